@@ -1,0 +1,3 @@
+//! The choke-point: governor → ledger → costs, in this order, in one place.
+
+pub mod verdict;

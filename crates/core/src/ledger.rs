@@ -1,0 +1,1 @@
+//! The per-org hash chain of audit records, with signed checkpoints.

@@ -1,0 +1,13 @@
+//! What a hop, task, step, bridge, label, verdict, exeat and ledger record are, and the gate.
+//!
+//! Everything here is pure and synchronous but the walks, which are async over ports and free of any
+//! runtime. Nothing in this crate can do I/O, read a clock or draw a random number.
+
+pub mod endpoint;
+pub mod gate;
+pub mod id;
+pub mod label;
+pub mod ledger;
+pub mod payload;
+pub mod time;
+pub mod workflow;

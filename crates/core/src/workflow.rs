@@ -1,0 +1,1 @@
+//! What a workflow is: steps, their needs and their expressions; checked before it is stored.

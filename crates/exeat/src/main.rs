@@ -1,0 +1,2 @@
+//! The `exeat` command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Placeholder header; the room's own words come with its first code.
