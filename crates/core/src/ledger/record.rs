@@ -93,8 +93,8 @@ impl Actor {
     }
 }
 
-/// A record before it has its place in the chain. Drafts are made by decisions; The committer
-/// makes records of them inside the commit.
+/// A record before it has its place in the chain. Drafts are made by decisions;
+/// the committer makes records of them under the head's lock ([`append`](super::chain::append)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Draft {
     /// When.
