@@ -57,7 +57,7 @@ class A2aSdkAgent(unittest.TestCase):
         self.assertEqual(only_artifact(task), [{"kind": "text", "text": "hi"}])
 
 
-class Pushing(unittest.TestCase):
+class Working(unittest.TestCase):
     def config(self, receiver):
         auth = {"scheme": "Bearer", "credentials": "secret"}
         return AT_ONCE | {"taskPushNotificationConfig": {"url": receiver.url, "token": "secret", "authentication": auth}}
@@ -74,6 +74,12 @@ class Pushing(unittest.TestCase):
                 ((kind, event),) = body.items()
                 seen.append(state(event) if "status" in event else kind)
             self.assertEqual(seen, ["SUBMITTED", "WORKING", "artifactUpdate", "COMPLETED"])
+
+    def test_a_task_at_work_can_be_canceled(self):
+        with Agent("a2a_sdk_agent.py", "--delay", "600") as agent:
+            task = agent.send(PARTS, AT_ONCE)
+            self.assertEqual(state(agent.call("CancelTask", {"id": task["id"]})), "CANCELED")
+            self.assertEqual(state(agent.call("GetTask", {"id": task["id"]})), "CANCELED")
 
     def test_with_push_off_the_card_says_so(self):
         with Agent("a2a_sdk_agent.py", "--push", "off") as agent:
