@@ -10,6 +10,7 @@ from there, so no process, thread or checkpoint store has to survive in between.
 import argparse
 import os
 import socket
+import time
 import uuid
 from typing import Any, TypedDict
 
@@ -69,6 +70,20 @@ def run(compiled, lease: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return "complete", {"output": now.values["answer"]}
 
 
+def work_once(api, compiled, want: dict[str, Any]) -> int:
+    """Leases what there is, up to half a minute of waiting, and settles it. How many leases it was."""
+    leases = api.post("/leases", json=want).raise_for_status().json()["leases"]
+    for lease in leases:
+        try:
+            act, body = run(compiled, lease)
+        except Exception as e:
+            act, body = "fail", {"reason": f"{type(e).__name__}: {e}", "retry": True}
+        done = api.post(f"/leases/{lease['lease_id']}/{act}", json=body)
+        if done.status_code != 409:  # The lease is another worker's by now: what we made is dropped.
+            done.raise_for_status()
+    return len(leases)
+
+
 def main():
     cli = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     cli.add_argument("--role", default="researcher")
@@ -81,16 +96,10 @@ def main():
     # Longer than `wait_s`: an empty answer is the server's to give.
     with httpx.Client(base_url=f"{args.url}/api/v1", headers=key, timeout=45, trust_env=False) as api:
         while True:
-            leases = api.post("/leases", json=want).raise_for_status().json()["leases"]
-            for lease in leases:
-                try:
-                    act, body = run(compiled, lease)
-                except Exception as e:
-                    act, body = "fail", {"reason": f"{type(e).__name__}: {e}", "retry": True}
-                done = api.post(f"/leases/{lease['lease_id']}/{act}", json=body)
-                if done.status_code == 409:
-                    continue  # The lease is another worker's by now; what we made is dropped.
-                done.raise_for_status()
+            try:
+                work_once(api, compiled, want)
+            except httpx.TransportError:
+                time.sleep(2)  # The server is away. A lease that we held comes again, to us or to another.
 
 
 if __name__ == "__main__":
