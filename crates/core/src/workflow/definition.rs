@@ -11,9 +11,11 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::fault::Fault;
 use super::template::Template;
 use crate::endpoint::Endpoint;
 use crate::id::{Malformed, StepName, WorkflowName};
+use crate::label::Levels;
 use crate::payload::{Sha256Digest, canonical};
 use crate::time::Span;
 
@@ -110,6 +112,18 @@ pub struct ForEach {
 }
 
 impl Workflow {
+    /// A delegation as a workflow: one step, `hop`, that hands the task's input on.
+    ///
+    /// # Errors
+    /// If the skill isn't a text that a definition may hold.
+    pub fn delegation(to: &Endpoint, skill: Option<&str>, levels: &Levels) -> Result<Self, Vec<Fault>> {
+        let mut step = json!({ "to": to });
+        if let (Some(skill), Some(m)) = (skill, step.as_object_mut()) {
+            m.insert("skill".to_owned(), json!(skill));
+        }
+        Self::parse(&json!({ "name": "delegation", "steps": { "hop": step } }).to_string(), levels)
+    }
+
     /// The text that it was read from.
     #[must_use]
     pub fn source(&self) -> &str {
