@@ -94,11 +94,10 @@ pub enum Refusal {
     /// The protocol layer refused the frame, so that no agent saw the message: it may go again in another
     /// dialect.
     Unseen,
-    /// The peer declined by a check that comes before work. Its word, no proof: an agent's own code may raise
-    /// these too, and a published SDK answers invalid parameters when an agent, **after it ran**, names another
-    /// context than the request did.
+    /// The peer declined by a check that comes before work.
     Declined,
-    /// Proves nothing: work may have been done.
+    /// Proves nothing: work may have been done. **Invalid parameters** are among these: a2a-sdk for Python 1.3.0
+    /// gives that answer when an agent, after it ran, names another context than the request did.
     Unproven,
 }
 
@@ -112,18 +111,18 @@ impl ErrorClass {
             | Self::MethodNotFound
             | Self::VersionNotSupported
             | Self::ExtensionRequired => Refusal::Unseen,
-            Self::InvalidParams
-            | Self::ContentType
-            | Self::Unsupported
-            | Self::PushNotSupported
-            | Self::TaskNotFound => Refusal::Declined,
-            Self::TaskNotCancelable | Self::InvalidResponse | Self::Internal | Self::Other(_) => {
-                Refusal::Unproven
+            Self::ContentType | Self::Unsupported | Self::PushNotSupported | Self::TaskNotFound => {
+                Refusal::Declined
             }
+            Self::InvalidParams
+            | Self::TaskNotCancelable
+            | Self::InvalidResponse
+            | Self::Internal
+            | Self::Other(_) => Refusal::Unproven,
         }
     }
 
-    /// Whether the peer says, in one way or another, that nothing was executed.
+    /// Whether the peer refused the message, in one way or the other, before anything was executed.
     #[must_use]
     pub const fn nothing_ran(self) -> bool {
         !matches!(self.refusal(), Refusal::Unproven)
@@ -222,14 +221,14 @@ mod tests {
     }
 
     #[test]
-    fn only_a_refused_frame_proves_that_nothing_ran() {
+    fn what_each_error_proves_about_the_work() {
         for (code, refusal) in [
             (-32700, Refusal::Unseen),
             (-32600, Refusal::Unseen),
             (-32601, Refusal::Unseen),
             (-32008, Refusal::Unseen),
             (-32009, Refusal::Unseen),
-            (-32602, Refusal::Declined),
+            (-32602, Refusal::Unproven),
             (-32005, Refusal::Declined),
             (-32004, Refusal::Declined),
             (-32003, Refusal::Declined),
