@@ -2,9 +2,11 @@
 //! bodies, so these also show that such servers take them.
 
 use exeat_core::payload::{Content, Part, Payload};
-use exeat_wire::answer::{ListAnswer, SendAnswer, TaskAnswer, list_answer, send_answer, task_answer};
+use exeat_wire::answer::{
+    ListAnswer, Listing, SendAnswer, TaskAnswer, list_answer, send_answer, task_answer,
+};
 use exeat_wire::card::Card;
-use exeat_wire::push::{Claim, PushEvent, event};
+use exeat_wire::push::{Claim, Push, PushEvent, event};
 use exeat_wire::{Dialect, ErrorClass, Limits, ProtocolPin, RpcError, State, TaskView};
 use serde_json::json;
 
@@ -45,22 +47,32 @@ fn error(bytes: &[u8]) -> RpcError {
 }
 
 #[test]
-fn python_1_3_0_takes_a_send_in_either_dialect_and_answers_at_once() {
-    for bytes in [recorded!("python-1.3.0-v1-send"), recorded!("python-1.3.0-v03-send")] {
+fn published_servers_take_our_sends_and_answer_at_once() {
+    for bytes in [
+        recorded!("python-1.3.0-v1-send"),
+        recorded!("python-1.3.0-v03-send"),
+        recorded!("python-0.3.26-send"),
+        recorded!("js-1.3.0-v1-send"),
+        recorded!("js-1.3.0-v03-send"),
+    ] {
         let SendAnswer::Task(t) = send_answer(bytes, &Limits::default()).unwrap() else { panic!("no task") };
-        assert_eq!((t.state.clone(), t.output()), (State::Submitted, Payload::default()));
+        assert!(matches!(t.state, State::Submitted | State::Working), "{:?}", t.state);
+        assert_eq!(t.output(), Payload::default());
         assert_eq!(t.history_message_ids, ["m1"]);
         assert!(t.context_id.is_some() && !t.id.is_empty());
     }
 }
 
 #[test]
-fn python_1_3_0_gives_back_the_parts_that_it_was_sent_in_either_dialect() {
+fn published_servers_give_back_the_parts_that_they_were_sent_whatever_the_dialect() {
     for bytes in [
         recorded!("python-1.3.0-v1-get"),
         recorded!("python-1.3.0-v03-get"),
         recorded!("python-1.3.0-v1-gethist"),
         recorded!("python-1.3.0-v03-gethist"),
+        recorded!("python-0.3.26-get"),
+        recorded!("js-1.3.0-v1-get"),
+        recorded!("js-1.3.0-v03-get"),
     ] {
         let out = task(bytes).output();
         assert_eq!(out.parts[0], Part::text("summary"), "the status message comes first");
@@ -79,13 +91,17 @@ fn python_1_3_0_gives_back_the_parts_that_it_was_sent_in_either_dialect() {
 }
 
 #[test]
-fn python_1_3_0_errors_are_told_apart_in_either_dialect() {
+fn errors_of_published_servers_are_told_apart() {
     for (bytes, class) in [
         (recorded!("python-1.3.0-v1-not-found"), ErrorClass::TaskNotFound),
         (recorded!("python-1.3.0-v03-not-found"), ErrorClass::TaskNotFound),
         (recorded!("python-1.3.0-v1-cancel-ended"), ErrorClass::TaskNotCancelable),
         (recorded!("python-1.3.0-v03-cancel-ended"), ErrorClass::TaskNotCancelable),
         (recorded!("python-1.3.0-wrong-version"), ErrorClass::VersionNotSupported),
+        (recorded!("python-0.3.26-not-found"), ErrorClass::TaskNotFound),
+        (recorded!("python-0.3.26-v1-method"), ErrorClass::MethodNotFound),
+        (recorded!("js-1.3.0-v1-not-found"), ErrorClass::TaskNotFound),
+        (recorded!("js-1.3.0-v03-not-found"), ErrorClass::TaskNotFound),
     ] {
         assert_eq!(error(bytes).class(Some(200)), class);
     }
@@ -117,36 +133,87 @@ fn python_1_3_0_lists_what_belongs_to_our_context() {
 }
 
 #[test]
-fn python_1_3_0_serves_a_hybrid_card() {
-    let c = Card::parse(recorded!("python-1.3.0-card"), &Limits::default()).unwrap();
-    assert_eq!(c.interfaces().len(), 2);
-    assert_eq!(c.choose(ProtocolPin::Auto).unwrap().dialect, Some(Dialect::V1_0));
-    assert_eq!(c.choose(ProtocolPin::V0_3).unwrap().dialect, Some(Dialect::V0_3));
-    assert_eq!((c.push, c.offers("echo")), (Some(true), true));
+fn a_bare_message_of_a_published_server_is_the_output() {
+    for bytes in [recorded!("js-1.3.0-v1-say"), recorded!("js-1.3.0-v03-say")] {
+        let SendAnswer::Message(m) = send_answer(bytes, &Limits::default()).unwrap() else {
+            panic!("no message")
+        };
+        assert_eq!((m.parts, m.context_id.as_deref(), m.task_id), (parts_sent(), Some("our-context"), None));
+    }
 }
 
 #[test]
-fn python_1_3_0_pushes_every_event_about_the_task_that_it_answered_with() {
-    let SendAnswer::Task(t) = send_answer(recorded!("python-1.3.0-v1-send"), &Limits::default()).unwrap()
-    else {
-        panic!("no task")
-    };
-    let pushed: Vec<_> = [
-        recorded!("python-1.3.0-push-0"),
-        recorded!("python-1.3.0-push-1"),
-        recorded!("python-1.3.0-push-2"),
-        recorded!("python-1.3.0-push-3"),
-    ]
-    .map(|bytes| event(bytes, &Limits::default()).unwrap())
-    .to_vec();
-    assert!(
-        pushed
-            .iter()
-            .all(|p| p.names_task() == Some(t.id.as_str()) && p.names_context() == t.context_id.as_deref())
+fn an_empty_listing_of_a_published_server_is_a_listing() {
+    let answer = list_answer(recorded!("js-1.3.0-v1-list"), &Limits::default()).unwrap();
+    assert_eq!(answer, ListAnswer::Tasks(Listing::default()));
+}
+
+#[test]
+fn cards_of_published_servers_are_understood() {
+    let read = |bytes: &[u8]| Card::parse(bytes, &Limits::default()).unwrap();
+    for hybrid in
+        [recorded!("python-1.3.0-card"), recorded!("js-1.3.0-card"), recorded!("js-1.3.0-card-hybrid")]
+    {
+        let c = read(hybrid);
+        assert_eq!(c.interfaces().len(), 2);
+        assert_eq!(c.choose(ProtocolPin::Auto).unwrap().dialect, Some(Dialect::V1_0));
+        assert_eq!(c.choose(ProtocolPin::V0_3).unwrap().dialect, Some(Dialect::V0_3));
+        assert_eq!((c.push, c.offers("echo"), &c.interfaces()[0].tenant), (Some(true), true, &None));
+    }
+    let old = read(recorded!("python-0.3.26-card"));
+    assert_eq!(old.choose(ProtocolPin::Auto).unwrap().dialect, Some(Dialect::V0_3));
+    assert!(old.choose(ProtocolPin::V1_0).is_err());
+    // One server shows two cards by header; what matters of them is the same.
+    assert_eq!(
+        read(recorded!("js-1.3.0-card")).projection(),
+        read(recorded!("js-1.3.0-card-hybrid")).projection()
     );
-    let claims: Vec<_> = pushed.iter().map(exeat_wire::push::Push::claims).collect();
-    assert_eq!(claims, [Claim::Progress, Claim::Progress, Claim::Progress, Claim::End]);
-    let PushEvent::Artifact { artifact, .. } = &pushed[2].event else { panic!("no artifact") };
-    assert_eq!(artifact.parts, parts_sent());
-    assert!(pushed.iter().enumerate().all(|(i, a)| pushed[..i].iter().all(|b| a.digest != b.digest)));
+}
+
+/// A send's answer, and what was pushed about its task.
+fn pushed(send: &[u8], bodies: &[&[u8]]) -> Vec<Push> {
+    let SendAnswer::Task(t) = send_answer(send, &Limits::default()).unwrap() else { panic!("no task") };
+    let pushed: Vec<Push> = bodies.iter().map(|b| event(b, &Limits::default()).unwrap()).collect();
+    for (i, p) in pushed.iter().enumerate() {
+        assert_eq!((p.names_task(), p.names_context()), (Some(t.id.as_str()), t.context_id.as_deref()));
+        assert!(pushed.iter().take(i).all(|earlier| earlier.digest != p.digest));
+    }
+    pushed
+}
+
+#[test]
+fn pushes_of_published_servers_are_about_the_task_that_they_answered_with() {
+    let claims = |pushed: &[Push]| pushed.iter().map(Push::claims).collect::<Vec<_>>();
+    let python = pushed(
+        recorded!("python-1.3.0-v1-send"),
+        &[
+            recorded!("python-1.3.0-push-0"),
+            recorded!("python-1.3.0-push-1"),
+            recorded!("python-1.3.0-push-2"),
+            recorded!("python-1.3.0-push-3"),
+        ],
+    );
+    assert_eq!(claims(&python), [Claim::Progress, Claim::Progress, Claim::Progress, Claim::End]);
+    let js = pushed(
+        recorded!("js-1.3.0-v1-send"),
+        &[recorded!("js-1.3.0-push-0"), recorded!("js-1.3.0-push-1"), recorded!("js-1.3.0-push-2")],
+    );
+    assert_eq!(claims(&js), [Claim::Progress, Claim::Progress, Claim::End]);
+    for p in [&python[2], &js[1]] {
+        let PushEvent::Artifact { artifact, .. } = &p.event else { panic!("no artifact") };
+        assert_eq!(artifact.parts, parts_sent());
+    }
+    // 0.3 pushes the whole task each time, so its last body holds the output.
+    let old = pushed(
+        recorded!("python-0.3.26-send"),
+        &[
+            recorded!("python-0.3.26-push-0"),
+            recorded!("python-0.3.26-push-1"),
+            recorded!("python-0.3.26-push-2"),
+            recorded!("python-0.3.26-push-3"),
+        ],
+    );
+    assert_eq!(claims(&old), [Claim::Progress, Claim::Progress, Claim::Progress, Claim::End]);
+    let PushEvent::Task(done) = &old[3].event else { panic!("no task") };
+    assert_eq!(done.output(), task(recorded!("python-0.3.26-get")).output());
 }
