@@ -14,6 +14,9 @@ pub struct RpcError {
     pub code: Option<i64>,
     /// The machine-readable reason of its details, if any, cut to 64 characters.
     pub reason: Option<String>,
+    /// Whether its details name the fields that are wrong (`google.rpc.BadRequest`), as a check of the request
+    /// against its schema does, and an agent's own code doesn't.
+    pub names_fields: bool,
     /// Its text: one line, cut to 300 characters. Foreign content, to be treated as such.
     pub message: String,
 }
@@ -22,12 +25,23 @@ impl RpcError {
     pub(crate) fn read(value: &Value) -> Self {
         let Some(m) = value.as_object() else {
             let message = value.as_str().map(|s| line(s, MESSAGE_CHARS)).unwrap_or_default();
-            return Self { code: None, reason: None, message };
+            return Self { code: None, reason: None, names_fields: false, message };
         };
         Self {
             code: m.member("code").and_then(Value::as_i64),
-            reason: reason(m).map(|r| line(r, 64)),
+            reason: details(m).find_map(|d| d.text("reason")).map(|r| line(r, 64)),
+            names_fields: details(m).any(|d| !d.list("fieldViolations").is_empty()),
             message: line(m.text("message").unwrap_or_default(), MESSAGE_CHARS),
+        }
+    }
+
+    /// What it proves about the message that it answers: as its class does, but invalid parameters that are
+    /// named one by one were found by a check that comes before work.
+    #[must_use]
+    pub fn refusal(&self, http_status: Option<u16>) -> Refusal {
+        match self.class(http_status) {
+            ErrorClass::InvalidParams if self.names_fields => Refusal::Declined,
+            class => class.refusal(),
         }
     }
 
@@ -47,12 +61,13 @@ impl RpcError {
     }
 }
 
-/// `data` is an array of typed details in 1.0, an object or null in 0.3; REST errors say `details`.
-fn reason(error: &Map<String, Value>) -> Option<&str> {
+/// The details of an error. `data` is an array of them in 1.0, an object or null in 0.3; REST errors say
+/// `details`.
+fn details(error: &Map<String, Value>) -> impl Iterator<Item = &Map<String, Value>> {
     let nested = error.object("data");
     let inner = nested.map_or(&[][..], |d| d.list("details"));
-    let mut details = [error.list("data"), error.list("details"), inner].into_iter().flatten();
-    details.find_map(|d| d.as_object()?.text("reason")).or_else(|| nested?.text("reason"))
+    let listed = [error.list("data"), error.list("details"), inner].into_iter().flatten();
+    listed.filter_map(Value::as_object).chain(nested)
 }
 
 /// What an error of a peer means (A2A 1.0 §5.4; JSON-RPC 2.0 §5.1).
@@ -243,6 +258,24 @@ mod tests {
             assert_eq!(c.nothing_ran(), refusal != Refusal::Unproven);
             assert_eq!(c.is_about_dialect(), code == -32601 || code == -32009);
         }
+    }
+
+    #[test]
+    fn invalid_parameters_prove_that_nothing_ran_only_if_they_are_named() {
+        let violations = json!([{"field":"message.messageId","description":"missing"}]);
+        for (data, refusal) in [
+            (
+                json!([{"@type":"type.googleapis.com/google.rpc.BadRequest","fieldViolations":violations}]),
+                Refusal::Declined,
+            ),
+            (json!([{"fieldViolations":[]}]), Refusal::Unproven),
+            (json!(null), Refusal::Unproven),
+        ] {
+            let e = RpcError::read(&json!({"code":-32602,"data":data}));
+            assert_eq!(e.refusal(Some(200)), refusal);
+        }
+        let e = RpcError::read(&json!({"code":-32603,"data":[{"fieldViolations":violations}]}));
+        assert_eq!(e.refusal(None), Refusal::Unproven);
     }
 
     #[test]
