@@ -19,7 +19,7 @@ use super::{Protocol, Stub, card, clock, rpc};
 
 const BODY_CAP: usize = 8 << 20;
 /// How long a connection may be silent before it counts as one that sends nothing.
-const SILENCE: Duration = Duration::from_millis(100);
+const SILENCE: Duration = Duration::from_millis(250);
 
 /// Ends a connection without an answer: hyper drops the socket when the handler fails.
 #[derive(Debug)]
