@@ -44,12 +44,15 @@
 //! - Counts (`drop`, `status`, `rpc`) belong to the exact parts of the message, so a resend is recognised by
 //!   its content, under the same message id or another; texts that differ count apart. They are worked off
 //!   in the order `redirect`, `status`, `rpc`, `drop`: `status 503 2; drop 1` refuses twice, hangs up once.
+//! - Looks are worked off in the order HTTP status, `lost`, `flip`.
 //! - A send that is held back (`push early`, then `block`) answers with what is true when it is released,
 //!   except that `push early` keeps saying `working` with `later`.
 //! - A follow-up is a message with its own directives; its `poll` and `push` replace those of the task.
 //!
 //! # The rest of its manners
 //!
+//! - A send is answered at once, even if it asks to block: only `block`, `push early`, and `message` with
+//!   `later`, hold it back.
 //! - The same `messageId` twice makes two tasks, like the reference SDK, unless `--dedup on`.
 //! - Pushes: 1.0 gets a `statusUpdate` for `working` and the whole `{"task":…}` for anything else; 0.3 a bare
 //!   Task. A task that ends in the answer is pushed as well, after the answer. Three tries while the receiver
