@@ -236,21 +236,36 @@ impl<'t> Building<'t> {
 
     /// Puts a whole node where it belongs: into its list, beside its key, or as the next key.
     fn place(&mut self, node: Node<'t>) -> Result<(), Fault> {
-        let pointer = self.pointer();
-        match self.open.last_mut() {
-            None => self.root = Some(node),
-            Some(Open::List { items, .. }) => items.push(node),
+        let at = node.at;
+        let twice = match self.open.last_mut() {
+            None => {
+                self.root = Some(node);
+                None
+            }
+            Some(Open::List { items, .. }) => {
+                items.push(node);
+                None
+            }
             Some(Open::Members { members, seen, key, .. }) => match key.take() {
-                Some(k) => {
-                    if seen.insert(k.text.clone()) {
-                        members.push((k, node));
-                    } else {
-                        let message = format!("the member `{}` is there twice", excerpt(&k.text));
-                        self.faults.push(Fault::new(FaultCode::DuplicateKey, k.at, pointer, message));
-                    }
+                Some(k) if seen.insert(k.text.clone()) => {
+                    members.push((k, node));
+                    None
                 }
-                None => *key = Some(name_of(node, &pointer)?),
+                Some(k) => Some(k),
+                None => {
+                    *key = name_of(node);
+                    if key.is_none() {
+                        let message = "a member's name must be a string";
+                        return Err(Fault::new(FaultCode::BadYaml, at, self.pointer(), message));
+                    }
+                    None
+                }
             },
+        };
+        if let Some(k) = twice {
+            let message = format!("the member `{}` is there twice", excerpt(&k.text));
+            let pointer = beneath(&self.pointer(), &k.text);
+            self.faults.push(Fault::new(FaultCode::DuplicateKey, k.at, pointer, message));
         }
         Ok(())
     }
@@ -290,13 +305,13 @@ impl<'t> Building<'t> {
 }
 
 /// A key as written: YAML would let a number or `null` be one, JSON wouldn't.
-fn name_of(node: Node<'_>, pointer: &str) -> Result<Key, Fault> {
+fn name_of(node: Node<'_>) -> Option<Key> {
     match node.held {
-        Held::Text(text) => Ok(Key { at: node.at, text }),
+        Held::Text(text) => Some(Key { at: node.at, text }),
         Held::Null | Held::Bool(_) | Held::Number(_) if !node.raw.is_empty() => {
-            Ok(Key { at: node.at, text: node.raw.to_owned() })
+            Some(Key { at: node.at, text: node.raw.to_owned() })
         }
-        _ => Err(Fault::new(FaultCode::BadYaml, node.at, pointer, "a member's name must be a string")),
+        _ => None,
     }
 }
 

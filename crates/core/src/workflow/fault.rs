@@ -31,6 +31,8 @@ pub enum FaultCode {
     BadValue,
     /// Not `role:NAME`, `team:NAME` or `agent:KEY`.
     BadEndpoint,
+    /// An endpoint that isn't there, e.g. an agent that the registry doesn't have.
+    UnknownDestination,
     /// An address where a name belongs. Addresses live in the registry, under posture.
     UrlInWorkflow,
     /// Not one of the org's levels, or a bad tag.
@@ -74,6 +76,7 @@ impl FaultCode {
             Self::WrongType => "wrong_type",
             Self::BadValue => "bad_value",
             Self::BadEndpoint => "bad_endpoint",
+            Self::UnknownDestination => "unknown_destination",
             Self::UrlInWorkflow => "url_in_workflow",
             Self::BadLabel => "bad_label",
             Self::BadSchema => "bad_schema",

@@ -5,6 +5,7 @@
 
 use serde_json::Value;
 
+use super::check::MAX_STEPS;
 use super::definition::{Ask, ForEach, Retry};
 use super::document::{Held, Key, Node};
 use super::fault::{Fault, FaultCode, Mark, beneath, excerpt};
@@ -76,7 +77,9 @@ pub(super) struct StepDraft {
 /// Reads nodes, noting what is wrong.
 pub(super) struct Reader<'l> {
     /// The org's levels; none when a stored text is read back.
-    pub(super) levels: Option<&'l Levels>,
+    levels: Option<&'l Levels>,
+    /// Can work go there?
+    known: &'l dyn Fn(&Endpoint) -> bool,
     pub(super) faults: Vec<Fault>,
 }
 
@@ -100,7 +103,11 @@ impl<'n, 't> Members<'n, 't> {
     }
 }
 
-impl Reader<'_> {
+impl<'l> Reader<'l> {
+    pub(super) fn new(levels: Option<&'l Levels>, known: &'l dyn Fn(&Endpoint) -> bool) -> Self {
+        Self { levels, known, faults: Vec::new() }
+    }
+
     pub(super) fn fault(&mut self, code: FaultCode, at: Mark, pointer: &str, message: impl Into<String>) {
         self.faults.push(Fault::new(code, at, pointer, message));
     }
@@ -272,7 +279,12 @@ impl Reader<'_> {
             return None;
         }
         match text.parse() {
-            Ok(endpoint) => Some(endpoint),
+            Ok(endpoint) if (self.known)(&endpoint) => Some(endpoint),
+            Ok(endpoint) => {
+                let message = format!("there is no `{endpoint}`");
+                self.fault(FaultCode::UnknownDestination, node.at, pointer, message);
+                None
+            }
             Err(_) if text.contains("${{") => {
                 let message = "a destination is written out, never computed";
                 self.fault(FaultCode::BadEndpoint, node.at, pointer, message);
@@ -293,6 +305,11 @@ impl Reader<'_> {
     fn list<'n, 't>(&mut self, m: &Members<'n, 't>, name: &str) -> Option<(&'n [Node<'t>], String)> {
         let (node, pointer) = m.get(name)?;
         if let Held::List(items) = &node.held {
+            if items.len() > MAX_STEPS {
+                let message = format!("this has {} elements; at most {MAX_STEPS} are allowed", items.len());
+                self.fault(FaultCode::BadValue, node.at, &pointer, message);
+                return None;
+            }
             return Some((items, pointer));
         }
         self.wrong_kind(node, &pointer, "a list");

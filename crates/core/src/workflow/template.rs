@@ -18,6 +18,9 @@ use crate::payload::{Limits, Payload, kind};
 
 const OPEN: &str = "${{";
 const CLOSE: &str = "}}";
+/// Expressions in one string, and the texts between them: finding where each stands takes a walk over the
+/// string, so their number is bounded.
+const MAX_PIECES: usize = 200;
 
 /// A value with expressions in its strings.
 #[derive(Clone, Debug, PartialEq)]
@@ -268,6 +271,12 @@ impl Reading<'_> {
         let mut rest = text;
         let mut nth = 0;
         while let Some((before, after)) = rest.split_once(OPEN) {
+            if pieces.len() >= MAX_PIECES {
+                let message = format!("more than {} expressions in one string", MAX_PIECES / 2);
+                let bad = Bad { code: FaultCode::ExpressionTooLarge, offset: 0, message };
+                self.wrong.push(Misplaced { bad, at: node.at, pointer: pointer.to_owned() });
+                return Form::Plain(Value::Null);
+            }
             if !before.is_empty() {
                 pieces.push(Piece::Text(before.to_owned()));
             }
@@ -292,10 +301,10 @@ impl Reading<'_> {
                 }
             }
         }
-        if pieces.len() == 1 && rest.is_empty() && matches!(pieces.first(), Some(Piece::Of(_))) {
-            if let Some(Piece::Of(e)) = pieces.pop() {
-                return Form::One(e);
-            }
+        if rest.is_empty()
+            && let [Piece::Of(only)] = pieces.as_slice()
+        {
+            return Form::One(only.clone());
         }
         if !rest.is_empty() {
             pieces.push(Piece::Text(rest.to_owned()));

@@ -192,6 +192,48 @@ fn faults_of_the_whole_are_told_with_their_place() {
 }
 
 #[test]
+fn an_unknown_destination_is_refused_where_it_stands() {
+    let known = |e: &Endpoint| !matches!(e, Endpoint::Agent(k) if k.as_str() != "auditor");
+    let against = |text: &str| Workflow::parse_against(text, &Levels::default(), &known);
+    assert!(against(EXAMPLE).is_ok());
+    let found = against(&EXAMPLE.replace("agent:auditor", "agent:stranger")).unwrap_err();
+    assert_eq!(found.len(), 1);
+    assert_eq!((found[0].code, found[0].line, found[0].column), (FaultCode::UnknownDestination, 5, 9));
+}
+
+#[test]
+fn a_hostile_text_within_its_size_is_read_in_bounded_work() {
+    let head = "name: x\nsteps:\n";
+    let mut needy = head.to_owned();
+    for i in 0..MAX_STEPS {
+        let needs: Vec<String> = (0..i).map(|n| format!("s{n}")).collect();
+        needy.push_str(&format!("  s{i}: {{to: role:a, input: x, needs: [{}]}}\n", needs.join(",")));
+    }
+    assert!(needy.len() <= MAX_TEXT_BYTES);
+    assert!(parse(&needy).is_ok());
+    let fill = |unit: &str| unit.repeat((MAX_TEXT_BYTES - 200) / unit.len());
+    for text in [
+        format!("{head}  a: {{to: role:a, needs: [{}]}}", fill("b,")),
+        format!("{head}  a: {{to: role:a, may: [{}]}}", fill("x,")),
+        format!("{head}  a: {{to: role:a, input: \"{}\"}}", fill("${{input}}")),
+        format!("{head}  a: {{to: role:a, input: [{}]}}", fill("'${{q}}',")),
+        format!("{head}  a: {{to: role:a, input: {}1{}}}", "[".repeat(50), "]".repeat(50)) + &fill(" "),
+        format!(
+            "{head}  a: {{to: role:a, input: {}[{}]",
+            "{aaaaaaaaaaaaaaaaaaaaaaaaaaaa: ".repeat(40),
+            fill("1,")
+        ),
+        fill("a"),
+        fill("a: 1\n"),
+        fill("- "),
+        fill("\"\\u0041"),
+    ] {
+        let faults = parse(&text).err().unwrap_or_default();
+        assert!(faults.len() <= MAX_FAULTS);
+    }
+}
+
+#[test]
 fn a_cycle_is_named_once_and_what_hangs_on_it_is_not_blamed() {
     let text = "name: x\nsteps:\n  a: {to: role:a, input: x, needs: [c]}\n  b: {to: role:b, needs: [a]}\n  c: {to: role:c, needs: [b]}\n  d: {to: role:d, needs: [c]}\n";
     let found = parse(text).unwrap_err();

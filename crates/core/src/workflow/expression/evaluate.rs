@@ -275,8 +275,8 @@ impl<'e> Evaluation<'_, 'e, '_> {
                 self.meter.spend(len(&text))?;
                 Value::String(text.into_owned())
             }
-            Function::Int => Num::Int(self.to_int(&first)?).value()?,
-            Function::Double => Num::Double(self.to_double(&first)?).value()?,
+            Function::Int => Num::Int(self.int(&first)?).value()?,
+            Function::Double => Num::Double(self.double(&first)?).value()?,
             Function::Contains | Function::StartsWith | Function::EndsWith => {
                 let second = second.unwrap_or(Cow::Owned(Value::Null));
                 let (text, part) = (text(&first)?, text(&second)?);
@@ -307,7 +307,7 @@ impl<'e> Evaluation<'_, 'e, '_> {
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "in range, and cut towards zero as CEL has it")]
-    fn to_int(&mut self, v: &Value) -> Result<i64, EvalFault> {
+    fn int(&mut self, v: &Value) -> Result<i64, EvalFault> {
         match v {
             Value::Number(_) => match number(v)? {
                 Num::Int(i) => Ok(i),
@@ -322,7 +322,7 @@ impl<'e> Evaluation<'_, 'e, '_> {
         }
     }
 
-    fn to_double(&mut self, v: &Value) -> Result<f64, EvalFault> {
+    fn double(&mut self, v: &Value) -> Result<f64, EvalFault> {
         match v {
             Value::Number(_) => Ok(number(v)?.double()),
             Value::String(s) => {
