@@ -105,7 +105,7 @@ fn whole(reader: &mut Reader<'_>, root: &Node<'_>, text: &str) -> Option<Workflo
     let deadline = reader.span(&m, "deadline");
     let budget_microusd = reader.number(&m, "budget_microusd", 0, (1 << 53) - 1);
     let max_hops = reader.number(&m, "max_hops", 1, 10_000);
-    let output = m.get("output").map(|(node, pointer)| reader.template_node(node, &pointer));
+    let output = reader.template(&m, "output");
     let drafts = match m.get("steps") {
         Some((node, pointer)) => steps(reader, node, &pointer),
         None => {

@@ -16,7 +16,7 @@ use crate::label::Levels;
 use crate::time::Span;
 
 /// Members of a workflow.
-pub const MEMBERS: [&str; 10] = [
+pub(super) const MEMBERS: [&str; 10] = [
     "name",
     "version",
     "description",
@@ -29,7 +29,7 @@ pub const MEMBERS: [&str; 10] = [
     "output",
 ];
 /// Members of a step.
-pub const STEP_MEMBERS: [&str; 13] = [
+pub(super) const STEP_MEMBERS: [&str; 13] = [
     "to",
     "needs",
     "when",
@@ -91,15 +91,10 @@ pub(super) struct Members<'n, 't> {
 }
 
 impl<'n, 't> Members<'n, 't> {
-    /// A member that is there, `null` or not.
-    fn written(&self, name: &str) -> Option<(&'n Node<'t>, String)> {
+    /// A member, if it is there.
+    pub(super) fn get(&self, name: &str) -> Option<(&'n Node<'t>, String)> {
         let (_, node) = self.all.iter().find(|(k, _)| k.text == name)?;
         Some((node, beneath(&self.pointer, name)))
-    }
-
-    /// A member that is there and isn't `null`.
-    pub(super) fn get(&self, name: &str) -> Option<(&'n Node<'t>, String)> {
-        self.written(name).filter(|(n, _)| !matches!(n.held, Held::Null))
     }
 }
 
@@ -325,9 +320,8 @@ impl<'l> Reader<'l> {
         Draft { template, placed }
     }
 
-    /// A template where `null` is a value like any other.
     pub(super) fn template(&mut self, m: &Members<'_, '_>, name: &str) -> Option<Draft> {
-        let (node, pointer) = m.written(name)?;
+        let (node, pointer) = m.get(name)?;
         Some(self.template_node(node, &pointer))
     }
 

@@ -13,6 +13,7 @@ use super::expression::evaluate::written;
 use super::expression::scope::{Bounds, EvalError, EvalFault, Meter, Scope, weight};
 use super::expression::{Bad, Expression, Read, Root};
 use super::fault::{FaultCode, Mark};
+use super::guard::Source;
 use crate::id::StepName;
 use crate::payload::{Limits, Payload, kind};
 
@@ -106,18 +107,21 @@ impl Template {
     /// The steps that it names, by output or status: the label of each joins into what it gives.
     #[must_use]
     pub fn steps(&self) -> BTreeSet<StepName> {
-        self.reads()
-            .filter_map(|r| match &r.root {
-                Root::Output(step) | Root::Status(step) => Some(step.clone()),
-                Root::Input | Root::TaskId | Root::Requester | Root::Item => None,
-            })
-            .collect()
+        let step = |s| if let Source::Step(step) = s { Some(step) } else { None };
+        self.sources().into_iter().filter_map(step).collect()
     }
 
-    /// Does it read the task's input, so that the input's label joins?
+    /// What it names, the input among it: the label and the taint of each join into what it gives. An
+    /// `item` is part of the list that it comes from, which has sources of its own.
     #[must_use]
-    pub fn reads_input(&self) -> bool {
-        self.reads().any(|r| r.root == Root::Input)
+    pub fn sources(&self) -> BTreeSet<Source> {
+        self.reads()
+            .filter_map(|r| match &r.root {
+                Root::Input => Some(Source::Input),
+                Root::Output(step) | Root::Status(step) => Some(Source::Step(step.clone())),
+                Root::TaskId | Root::Requester | Root::Item => None,
+            })
+            .collect()
     }
 
     /// The value.

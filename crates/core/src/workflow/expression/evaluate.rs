@@ -3,7 +3,7 @@
 //! CEL's meaning, on the values that JSON has: an integer within 64 bits stays one, another number is a
 //! double; `&&` and `||` absorb an error on the side that doesn't decide; equality never fails. One thing
 //! more than CEL: where a double meets an integer in arithmetic, both are doubles, since JSON doesn't tell
-//! `3` from `3.0`. Promise: every value made and every text compared is paid for from [`Bounds`]; an error
+//! `3` from `3.0`. Promise: every value made and every text compared is paid for from the `Bounds`; an error
 //! names the expression and kinds of values, never a value.
 
 use std::borrow::Cow;

@@ -184,8 +184,8 @@ fn a_template_names_what_its_label_joins() {
         &json!({"a": "${{ steps.x.output.text }} ${{ steps['y'].status }}", "b": "${{ input.data.t ? steps.z.output : 1 }}"}),
     );
     assert_eq!(t.steps(), [step("x"), step("y"), step("z")].into());
-    assert!(t.reads_input());
-    assert!(!template(&json!("plain")).reads_input());
+    assert!(t.sources().contains(&Source::Input));
+    assert!(template(&json!("plain")).sources().is_empty());
 }
 
 #[test]
