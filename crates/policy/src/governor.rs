@@ -84,14 +84,17 @@ impl Sets {
     }
 
     fn asked(&self, question: &Question) -> (Judgement, Vec<Trouble>) {
-        match Asked::of(question, self.org.vocabulary) {
+        // Cedar gives up where the stack is nearly used up. With enough of it for the deepest policy, the
+        // answer doesn't depend on how deep our caller was.
+        let stack = self.platform.judging_stack.max(self.org.judging_stack);
+        stacker::maybe_grow(stack, stack, || match Asked::of(question, self.org.vocabulary) {
             Ok(asked) => self.united(self.platform.answer(&asked), self.org.answer(&asked)),
             Err(unaskable) => {
                 let opinion = Opinion::Deny(PolicyDenial::PolicyError);
                 let trouble = Trouble { policy_id: None, message: unaskable.to_string() };
                 (self.judgement(opinion, Vec::new()), vec![trouble])
             }
-        }
+        })
     }
 
     fn united(&self, platform: Answer, org: Answer) -> (Judgement, Vec<Trouble>) {

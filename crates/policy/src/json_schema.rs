@@ -9,9 +9,12 @@
 //!
 //! Source: JSON Schema 2020-12, core §8–10 and validation.
 
-use jsonschema::{Draft, PatternOptions, Validator};
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
 use serde::Serialize;
 use serde_json::Value;
+
+use crate::json_schema::bounds::{Extent, Weight};
 
 mod bounds;
 
@@ -48,9 +51,16 @@ pub struct Mismatch {
     pub message: String,
 }
 
+/// The most steps that one check may take; about a second.
+const MAX_STEPS: usize = 128 * 1024 * 1024;
+
+/// The most bytes that the list of mismatches may take while it is made.
+const MAX_COPIES: usize = 64 * 1024 * 1024;
+
 /// A compiled schema.
 pub struct SchemaCheck {
     validator: Validator,
+    weight: Weight,
 }
 
 impl std::fmt::Debug for SchemaCheck {
@@ -66,7 +76,7 @@ impl SchemaCheck {
     /// # Errors
     /// The first reason why it can't be used.
     pub fn compile(schema: &Value) -> Result<Self, SchemaFault> {
-        bounds::check(schema)?;
+        let weight = bounds::check(schema)?;
         jsonschema::options()
             .with_draft(Draft::Draft202012)
             .offline()
@@ -74,7 +84,7 @@ impl SchemaCheck {
                 PatternOptions::regex().size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_BYTES),
             )
             .build(schema)
-            .map(|validator| Self { validator })
+            .map(|validator| Self { validator, weight })
             .map_err(|error| {
                 // What fails against the metaschema is an instance of it, so the place is the instance's.
                 SchemaFault::new(error.instance_path().as_str(), &format!("{}.", error.masked_with("this")))
@@ -87,27 +97,39 @@ impl SchemaCheck {
     /// How it doesn't fit: at least one mismatch, at most 20, in the order in which they are found.
     pub fn check(&self, instance: &Value) -> Result<(), Vec<Mismatch>> {
         if let Some(pointer) = bounds::deeper_than(instance, MAX_INSTANCE_DEPTH) {
-            let message = format!("nests deeper than {MAX_INSTANCE_DEPTH}");
-            return Err(vec![Mismatch { pointer, message }]);
+            return Err(vec![Mismatch::new(&pointer, &format!("nests deeper than {MAX_INSTANCE_DEPTH}"))]);
+        }
+        let extent = Extent::of(instance);
+        if self.weight.steps(extent) > MAX_STEPS {
+            return Err(vec![Mismatch::new("", "is too large to be checked against its schema")]);
         }
         // The plain answer costs no allocation; most instances fit.
         if self.validator.is_valid(instance) {
             return Ok(());
         }
-        let mut mismatches: Vec<_> = self
-            .validator
-            .iter_errors(instance)
-            .take(MAX_MISMATCHES)
-            .map(|error| Mismatch {
-                pointer: cut(error.instance_path().as_str()),
-                message: cut(&error.masked_with("the value").to_string()),
-            })
-            .collect();
+        let mut mismatches = Vec::new();
+        if self.weight.copies(extent) <= MAX_COPIES {
+            mismatches.extend(self.validator.iter_errors(instance).take(MAX_MISMATCHES).map(Mismatch::of));
+        }
         if mismatches.is_empty() {
-            let message = "doesn't meet its schema".to_owned();
-            mismatches.push(Mismatch { pointer: String::new(), message });
+            mismatches.push(Mismatch::new("", "doesn't meet its schema"));
         }
         Err(mismatches)
+    }
+}
+
+impl Mismatch {
+    fn new(pointer: &str, message: &str) -> Self {
+        Self { pointer: cut(pointer), message: cut(message) }
+    }
+
+    fn of(error: ValidationError<'_>) -> Self {
+        let message = match error.kind() {
+            // Its text would quote the name.
+            ValidationErrorKind::PropertyNames { .. } => "has a property whose name isn't allowed".to_owned(),
+            _ => error.masked_with("the value").to_string(),
+        };
+        Self::new(error.instance_path().as_str(), &message)
     }
 }
 

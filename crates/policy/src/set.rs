@@ -11,7 +11,7 @@ use cedar_policy::{Effect, Policy, PolicyId, PolicySet as CedarSet, ValidationMo
 use exeat_core::gate::verdict::Because;
 use exeat_core::id::RoleName;
 
-use crate::set::bounds::{MAX_POLICIES, out_of_bounds};
+use crate::set::bounds::{MAX_POLICIES, PARSING_STACK, judging_stack, operators_within_bounds};
 use crate::vocabulary::Vocabulary;
 
 mod bounds;
@@ -40,6 +40,8 @@ pub struct PolicySet {
     /// Forbids with `@approval`.
     pub(crate) approvals: CedarSet,
     pub(crate) known: HashMap<PolicyId, Known>,
+    /// How many bytes of stack the deepest of its policies may need to be evaluated.
+    pub(crate) judging_stack: usize,
     warnings: Vec<PolicyFault>,
 }
 
@@ -64,7 +66,11 @@ impl PolicySet {
     /// # Errors
     /// All faults found (at most 100), in the order in which they stand in the text. Never an empty list.
     pub fn parse(text: &str) -> Result<Self, Vec<PolicyFault>> {
-        out_of_bounds(text)?;
+        let operators = operators_within_bounds(text)?;
+        stacker::maybe_grow(PARSING_STACK / 2, PARSING_STACK, || Self::parse_bounded(text, operators))
+    }
+
+    fn parse_bounded(text: &str, operators: usize) -> Result<Self, Vec<PolicyFault>> {
         let Some(vocabulary) = Vocabulary::get() else {
             return Err(vec![PolicyFault::at(text, 0, "The built-in policy schema can't be read.")]);
         };
@@ -78,14 +84,13 @@ impl PolicySet {
         }
         let checked = vocabulary.validator.validate(&parsed, ValidationMode::Strict);
         let names = reading.names();
-        for error in checked.validation_errors() {
-            reading.faults.push(PolicyFault::of_check(text, error, error.policy_id(), &names));
-        }
+        let errors = checked.validation_errors();
+        reading.unsound(errors.map(|error| PolicyFault::of_check(text, error, error.policy_id(), &names)));
         let warnings = checked
             .validation_warnings()
             .map(|warning| PolicyFault::of_check(text, warning, warning.policy_id(), &names))
             .collect();
-        reading.finish(vocabulary, policies, warnings)
+        reading.finish(vocabulary, policies, operators, warnings)
     }
 
     /// The platform's set: of the operator's text, or [`PLATFORM_DEFAULT`].
@@ -237,6 +242,17 @@ impl<'a> Reading<'a> {
         }
     }
 
+    /// Takes over what the validator found. It checks each policy once for each kind of request that it may
+    /// meet and finds the same place several times: the first is told.
+    fn unsound(&mut self, found: impl Iterator<Item = PolicyFault>) {
+        let mut found: Vec<_> = found.collect();
+        found.sort();
+        found.dedup_by(|one, other| {
+            (one.line, one.column, &one.policy_id) == (other.line, other.column, &other.policy_id)
+        });
+        self.faults.extend(found);
+    }
+
     /// Cedar's own names of the policies to those that people know.
     fn names(&self) -> HashMap<PolicyId, String> {
         self.known.iter().map(|(id, known)| (id.clone(), known.because.id.clone())).collect()
@@ -246,22 +262,22 @@ impl<'a> Reading<'a> {
         mut self,
         vocabulary: &'static Vocabulary,
         policies: Vec<Policy>,
+        operators: usize,
         warnings: Vec<PolicyFault>,
     ) -> Result<PolicySet, Vec<PolicyFault>> {
         let is_approval = |policy: &Policy| policy.annotation("approval").is_some();
         let (approvals, deciding): (Vec<_>, Vec<_>) = policies.into_iter().partition(is_approval);
-        let split = CedarSet::from_policies(deciding)
-            .and_then(|deciding| CedarSet::from_policies(approvals).map(|approvals| (deciding, approvals)));
-        match split {
-            Ok((deciding, approvals)) if self.faults.is_empty() => Ok(PolicySet {
+        match (CedarSet::from_policies(deciding), CedarSet::from_policies(approvals)) {
+            (Ok(deciding), Ok(approvals)) if self.faults.is_empty() => Ok(PolicySet {
                 vocabulary,
                 deciding,
                 approvals,
                 known: self.known,
+                judging_stack: judging_stack(operators),
                 warnings: in_order(warnings),
             }),
-            Ok(_) => Err(in_order(self.faults)),
-            Err(error) => {
+            (Ok(_), Ok(_)) => Err(in_order(self.faults)),
+            (Err(error), _) | (_, Err(error)) => {
                 self.fault(0, None, format!("The policies can't be put together: {error}."));
                 Err(in_order(self.faults))
             }

@@ -9,6 +9,10 @@ use serde_json::{Map, Value};
 
 use crate::json_schema::{MAX_SCHEMA_BYTES, SchemaFault};
 
+/// How many `unevaluated…` may lie within each other. A validator checks what lies within once more to learn
+/// what it evaluated, so that each doubles the work.
+const MAX_UNEVALUATED: usize = 2;
+
 /// How many subschemas, references written out.
 const MAX_SUBSCHEMAS: usize = 4_096;
 
@@ -46,7 +50,7 @@ const REFUSED: [&str; 6] =
     ["$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveAnchor", "$recursiveRef", "$vocabulary"];
 
 /// Refuses a schema that is too large, too deep, endless, or reaches out of its document.
-pub(super) fn check(schema: &Value) -> Result<(), SchemaFault> {
+pub(super) fn check(schema: &Value) -> Result<Weight, SchemaFault> {
     if let Some(pointer) = deeper_than(schema, MAX_JSON_DEPTH) {
         return Err(SchemaFault::new(&pointer, &format!("The schema nests deeper than {MAX_JSON_DEPTH}.")));
     }
@@ -55,11 +59,67 @@ pub(super) fn check(schema: &Value) -> Result<(), SchemaFault> {
         let message = format!("A schema has at most {MAX_SCHEMA_BYTES} bytes; this has {bytes}.");
         return Err(SchemaFault::new("", &message));
     }
-    let mut walk = Walk { root: schema, open: vec![""], subschemas: 0, patterns: 0 };
+    let mut walk =
+        Walk { root: schema, open: vec![""], unevaluated: 0, subschemas: 0, weight: Weight::default() };
     walk.schema(schema, "", 0)?;
+    let weight = walk.weight;
     // What no reference reaches is held to the same.
     walk.open.clear();
-    walk.definitions(schema)
+    walk.definitions(schema)?;
+    Ok(weight)
+}
+
+/// What a schema may cost for each value, references written out.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Weight {
+    /// Keywords and listed values: each at most one step for each value.
+    steps: usize,
+    /// Patterns: each at most one step for each byte.
+    patterns: usize,
+}
+
+impl Weight {
+    /// The most steps that checking an instance may take.
+    pub(super) fn steps(self, extent: Extent) -> usize {
+        let values = self.steps.saturating_mul(extent.values);
+        values.saturating_add(self.patterns.saturating_mul(extent.bytes))
+    }
+
+    /// The most bytes that telling all mismatches of an instance may take: each may copy what it is about.
+    pub(super) fn copies(self, extent: Extent) -> usize {
+        self.steps.saturating_mul(extent.bytes)
+    }
+}
+
+/// How large a value is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Extent {
+    /// Values in it, itself included.
+    values: usize,
+    /// About how much memory a copy takes.
+    bytes: usize,
+}
+
+impl Extent {
+    /// Measures, by a loop.
+    pub(super) fn of(value: &Value) -> Self {
+        let mut extent = Self::default();
+        let mut rest = vec![value];
+        while let Some(value) = rest.pop() {
+            extent.values += 1;
+            extent.bytes += size_of::<Value>();
+            match value {
+                Value::String(text) => extent.bytes += text.len(),
+                Value::Array(items) => rest.extend(items),
+                Value::Object(members) => {
+                    extent.bytes += members.keys().map(String::len).sum::<usize>();
+                    rest.extend(members.values());
+                }
+                _ => {}
+            }
+        }
+        extent
+    }
 }
 
 /// The pointer of a value that lies deeper than `most` levels, if there is one. Walks by a loop.
@@ -98,8 +158,10 @@ struct Walk<'a> {
     root: &'a Value,
     /// The references being followed, outermost first.
     open: Vec<&'a str>,
+    /// `unevaluated…` keywords around here.
+    unevaluated: usize,
     subschemas: usize,
-    patterns: usize,
+    weight: Weight,
 }
 
 impl<'a> Walk<'a> {
@@ -119,25 +181,40 @@ impl<'a> Walk<'a> {
         }
         let Some(members) = schema.as_object() else { return Ok(()) };
         self.plain(members, pointer, depth)?;
-        for (name, value) in members {
-            let here = child(pointer, name);
-            match (name.as_str(), value) {
-                ("$ref", Value::String(target)) => self.reference(target, &here, depth)?,
-                (one, value) if ONE.contains(&one) => self.schema(value, &here, depth + 1)?,
-                (list, Value::Array(items)) if LIST.contains(&list) => {
-                    for (n, item) in items.iter().enumerate() {
-                        self.schema(item, &child(&here, &n.to_string()), depth + 1)?;
-                    }
-                }
-                (map, Value::Object(schemas)) if MAP.contains(&map) => {
-                    for (key, value) in schemas {
-                        self.schema(value, &child(&here, key), depth + 1)?;
-                    }
-                }
-                _ => {}
-            }
+        self.weight.steps +=
+            members.len() + members.values().filter_map(Value::as_array).map(Vec::len).sum::<usize>();
+        let around = self.unevaluated;
+        self.unevaluated += usize::from(members.keys().any(|name| name.starts_with("unevaluated")));
+        if self.unevaluated > MAX_UNEVALUATED {
+            let message = format!("At most {MAX_UNEVALUATED} levels of unevaluated… lie within each other.");
+            return Err(SchemaFault::new(pointer, &message));
         }
-        Ok(())
+        let walked = members.iter().try_for_each(|(name, value)| self.keyword(name, value, pointer, depth));
+        self.unevaluated = around;
+        walked
+    }
+
+    /// Walks the schemas of one keyword.
+    fn keyword(
+        &mut self,
+        name: &str,
+        value: &'a Value,
+        pointer: &str,
+        depth: usize,
+    ) -> Result<(), SchemaFault> {
+        let here = child(pointer, name);
+        match value {
+            Value::String(target) if name == "$ref" => self.reference(target, &here, depth),
+            value if ONE.contains(&name) => self.schema(value, &here, depth + 1),
+            Value::Array(items) if LIST.contains(&name) => items
+                .iter()
+                .enumerate()
+                .try_for_each(|(n, item)| self.schema(item, &child(&here, &n.to_string()), depth + 1)),
+            Value::Object(schemas) if MAP.contains(&name) => schemas
+                .iter()
+                .try_for_each(|(key, schema)| self.schema(schema, &child(&here, key), depth + 1)),
+            _ => Ok(()),
+        }
     }
 
     /// Keywords that aren't supported, or not everywhere.
@@ -165,8 +242,8 @@ impl<'a> Walk<'a> {
             }
         }
         let named = members.get("patternProperties").and_then(Value::as_object).map_or(0, Map::len);
-        self.patterns += named + usize::from(members.contains_key("pattern"));
-        if self.patterns > MAX_PATTERNS {
+        self.weight.patterns += named + usize::from(members.contains_key("pattern"));
+        if self.weight.patterns > MAX_PATTERNS {
             let message = format!("A schema has at most {MAX_PATTERNS} patterns.");
             return Err(SchemaFault::new(pointer, &message));
         }

@@ -1,7 +1,10 @@
-//! Bounds that hold before a policy text is parsed.
+//! Bounds that hold before a policy text is parsed, and the stack that they leave to be needed.
 //!
 //! Cedar's parser, checker and evaluator walk expressions by recursion, and a text of 256 KiB can nest or
-//! chain deeper than a stack. So the text is scanned first, by a loop, and what is too deep is refused.
+//! chain deeper than any stack. So the text is scanned first, by a loop, and what is too deep is refused.
+//! Cedar's evaluator moreover gives up with an error when little stack is left, so that its answer would
+//! depend on who calls it: what a set may need is computed here, and judging makes sure that it is there.
+//!
 //! Characters that make a text read otherwise than it is (bidirectional controls) are refused as well: a
 //! second person must be able to trust what they see.
 
@@ -16,11 +19,28 @@ pub(crate) const MAX_POLICIES: usize = 500;
 /// How deep brackets may nest.
 const MAX_NESTING: usize = 32;
 
-/// How many operators, dots and `if`s one policy may have. Each is at most one level of an expression.
-const MAX_OPERATORS: usize = 256;
+/// How many bytes a quoted text may have. A `like` takes the product of both its lengths.
+const MAX_LITERAL: usize = 4096;
 
-/// Refuses a text that is too large, too deep, or not what it looks like.
-pub(crate) fn out_of_bounds(text: &str) -> Result<(), Vec<PolicyFault>> {
+/// How many commas and colons one policy may have: Cedar's time grows with the square of a list's length.
+const MAX_ITEMS: usize = 2_000;
+
+/// How many operators, dots, conditions and `if`s one policy may have. Each is at most two levels of an
+/// expression.
+const MAX_OPERATORS: usize = 200;
+
+/// The stack for parsing and checking, in bytes; only what is used of it becomes memory.
+pub(super) const PARSING_STACK: usize = 64 * 1024 * 1024;
+
+/// The stack that judging a set may need, in bytes, where no policy of it has more operators than these.
+/// Generous: an unoptimised build takes up to 64 KiB an operator, an optimised one a fraction of it.
+pub(super) const fn judging_stack(operators: usize) -> usize {
+    256 * 1024 + operators * 80 * 1024
+}
+
+/// Refuses a text that is too large, too deep, or not what it looks like. Gives the most operators that one
+/// of its policies has.
+pub(crate) fn operators_within_bounds(text: &str) -> Result<usize, Vec<PolicyFault>> {
     if text.len() > MAX_BYTES {
         let message = format!("A policy set has at most {MAX_BYTES} bytes; this has {}.", text.len());
         return Err(vec![PolicyFault::at(text, 0, message)]);
@@ -30,10 +50,7 @@ pub(crate) fn out_of_bounds(text: &str) -> Result<(), Vec<PolicyFault>> {
         let message = format!("The character U+{:04X} hides or reorders text and is refused.", u32::from(c));
         return Err(vec![PolicyFault::at(text, offset, message)]);
     }
-    match too_deep(text) {
-        Some((offset, message)) => Err(vec![PolicyFault::at(text, offset, message)]),
-        None => Ok(()),
-    }
+    most_operators(text).map_err(|(offset, message)| vec![PolicyFault::at(text, offset, message)])
 }
 
 /// Controls other than white space, bidirectional and zero-width characters.
@@ -43,26 +60,37 @@ fn is_disguise(c: char) -> bool {
 }
 
 /// A lexer of just enough Cedar: strings, comments, brackets, operators, words.
-fn too_deep(text: &str) -> Option<(usize, String)> {
+fn most_operators(text: &str) -> Result<usize, (usize, String)> {
     let mut nesting = 0usize;
     let mut operators = 0usize;
+    let mut items = 0usize;
+    let mut most = 0usize;
     let mut chars = text.char_indices().peekable();
     while let Some((offset, c)) = chars.next() {
         let after = chars.peek().map(|(_, next)| *next);
         match c {
             '"' => {
-                while let Some((_, inside)) = chars.next() {
+                while let Some((at, inside)) = chars.next() {
                     match inside {
                         '\\' => drop(chars.next()),
                         '"' => break,
+                        _ if at - offset > MAX_LITERAL => {
+                            return Err((offset, format!("A text has at most {MAX_LITERAL} bytes.")));
+                        }
                         _ => {}
                     }
                 }
             }
             '/' if after == Some('/') => while chars.next_if(|(_, inside)| *inside != '\n').is_some() {},
-            '(' | '[' | '{' => nesting += 1,
+            '(' | '{' => nesting += 1,
+            // Both a set and a step into a member: `context["a"]["b"]`.
+            '[' => {
+                nesting += 1;
+                operators += 1;
+            }
             ')' | ']' | '}' => nesting = nesting.saturating_sub(1),
-            ';' => operators = 0,
+            ';' => (operators, items) = (0, 0),
+            ',' | ':' => items += 1,
             '!' | '-' | '+' | '*' | '.' | '<' | '>' | '=' | '&' | '|' => {
                 operators += 1;
                 // The second half of `==`, `&&`, `<=` and their like isn't an operator of its own.
@@ -75,20 +103,28 @@ fn too_deep(text: &str) -> Option<(usize, String)> {
                 while let Some((at, _)) = chars.next_if(|(_, w)| w.is_ascii_alphanumeric() || *w == '_') {
                     end = at + 1;
                 }
-                if matches!(text.get(start..end), Some("if" | "has" | "in" | "like" | "is")) {
+                if matches!(
+                    text.get(start..end),
+                    Some("if" | "has" | "in" | "like" | "is" | "when" | "unless")
+                ) {
                     operators += 1;
                 }
             }
             _ => {}
         }
         if nesting > MAX_NESTING {
-            return Some((offset, format!("Brackets nest deeper than {MAX_NESTING}.")));
+            return Err((offset, format!("Brackets nest deeper than {MAX_NESTING}.")));
         }
+        if items > MAX_ITEMS {
+            let message = format!("A policy lists at most {MAX_ITEMS} items; split it up.");
+            return Err((offset, message));
+        }
+        most = most.max(operators);
         if operators > MAX_OPERATORS {
-            return Some((offset, format!("A policy has at most {MAX_OPERATORS} operators; split it up.")));
+            return Err((offset, format!("A policy has at most {MAX_OPERATORS} operators; split it up.")));
         }
     }
-    None
+    Ok(most)
 }
 
 #[cfg(test)]
@@ -98,39 +134,50 @@ mod tests {
     #[test]
     fn brackets_and_operators_in_strings_and_comments_count_for_nothing() {
         let brackets = "([{".repeat(100);
-        let dots = "!.".repeat(1000);
+        let dots = "!.".repeat(500);
         for text in [
             format!("// {brackets}{dots}\npermit"),
             format!("\"{brackets}{dots} \\\" {brackets}\" permit"),
             "permit (principal, action, resource);\n".repeat(400),
             "forbid (a) when { a.b.c == 1 && d };".repeat(400),
         ] {
-            assert_eq!(too_deep(&text), None, "{text:.40}");
+            assert!(most_operators(&text).is_ok_and(|most| most < 10), "{text:.40}");
         }
     }
 
     #[test]
     fn what_nests_or_chains_too_deep_is_refused_where_it_begins_to() {
         let nested = "(".repeat(33);
-        assert_eq!(too_deep(&nested).map(|(at, _)| at), Some(32));
-        for link in ["a && ", "a.b", "!", "-", "if a then b else ", "a has b ", "1 + ", "a < "] {
-            assert!(too_deep(&link.repeat(300)).is_some(), "{link}");
+        assert_eq!(most_operators(&nested).map_err(|(at, _)| at), Err(32));
+        for link in [
+            "a && ",
+            "a.b",
+            "!",
+            "-",
+            "if a then b else ",
+            "a has b ",
+            "1 + ",
+            "a < ",
+            "when { a }",
+            "unless { a }",
+        ] {
+            assert!(most_operators(&link.repeat(300)).is_err(), "{link}");
         }
     }
 
     #[test]
     fn a_text_that_reads_otherwise_than_it_is_is_refused_with_its_place() {
         for c in ['\u{202E}', '\u{2066}', '\u{200B}', '\u{FEFF}', '\u{0}', '\u{1B}'] {
-            let faults = out_of_bounds(&format!("permit\n  {c}")).unwrap_err();
+            let faults = operators_within_bounds(&format!("permit\n  {c}")).unwrap_err();
             let [fault] = faults.as_slice() else { panic!("{faults:?}") };
             assert_eq!((fault.line, fault.column), (2, 3));
         }
-        assert!(out_of_bounds("permit // größer, 大きい\r\n\t").is_ok());
+        assert!(operators_within_bounds("permit // größer, 大きい\r\n\t").is_ok());
     }
 
     #[test]
     fn a_text_of_more_than_the_bound_is_refused_before_anything_looks_at_it() {
-        assert!(out_of_bounds(&" ".repeat(MAX_BYTES)).is_ok());
-        assert!(out_of_bounds(&" ".repeat(MAX_BYTES + 1)).is_err());
+        assert!(operators_within_bounds(&" ".repeat(MAX_BYTES)).is_ok());
+        assert!(operators_within_bounds(&" ".repeat(MAX_BYTES + 1)).is_err());
     }
 }

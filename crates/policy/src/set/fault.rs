@@ -47,8 +47,8 @@ impl PolicyFault {
         names: &HashMap<PolicyId, String>,
     ) -> Self {
         // Cedar's name for the policy (`policy0`) means nothing to who wrote it; ours goes beside the message.
-        let prefix = format!("for policy `{policy}`, ");
-        let fault = Self::at(text, place(error), told(error, &prefix));
+        let noise = format!("for policy `{policy}`, ");
+        let fault = Self::at(text, place(error), told(error, &noise));
         Self { policy_id: names.get(policy).cloned(), ..fault }
     }
 }
@@ -58,14 +58,14 @@ fn place(error: &dyn Diagnostic) -> usize {
     error.labels().and_then(|labels| labels.map(|label| label.offset()).min()).unwrap_or(0)
 }
 
-/// The error, what was expected at its place, and what helps: each a sentence.
-fn told(error: &dyn Diagnostic, prefix: &str) -> String {
-    let message = error.to_string();
-    let mut sentences = vec![sentence(message.strip_prefix(prefix).unwrap_or(&message))];
+/// The error, what was expected at its place, and what helps: each a sentence, free of `noise`.
+fn told(error: &dyn Diagnostic, noise: &str) -> String {
     let labels = error.labels().into_iter().flatten();
-    sentences.extend(labels.filter_map(|label| label.label().map(sentence)));
-    sentences.extend(error.help().map(|help| sentence(&help.to_string())));
-    sentences.join(" ")
+    let parts = std::iter::once(error.to_string())
+        .chain(labels.filter_map(|label| label.label().map(str::to_owned)))
+        .chain(error.help().map(|help| help.to_string()));
+    let clean = |part: String| if noise.is_empty() { part } else { part.replace(noise, "") };
+    parts.map(|part| sentence(&clean(part))).collect::<Vec<_>>().join(" ")
 }
 
 fn sentence(text: &str) -> String {
