@@ -64,6 +64,7 @@ fn most_operators(text: &str) -> Result<usize, (usize, String)> {
     let mut nesting = 0usize;
     let mut operators = 0usize;
     let mut items = 0usize;
+    let mut ends = 0usize;
     let mut most = 0usize;
     let mut chars = text.char_indices().peekable();
     while let Some((offset, c)) = chars.next() {
@@ -89,7 +90,10 @@ fn most_operators(text: &str) -> Result<usize, (usize, String)> {
                 operators += 1;
             }
             ')' | ']' | '}' => nesting = nesting.saturating_sub(1),
-            ';' => (operators, items) = (0, 0),
+            ';' => {
+                (operators, items) = (0, 0);
+                ends += 1;
+            }
             ',' | ':' => items += 1,
             '!' | '-' | '+' | '*' | '.' | '<' | '>' | '=' | '&' | '|' => {
                 operators += 1;
@@ -114,6 +118,11 @@ fn most_operators(text: &str) -> Result<usize, (usize, String)> {
         }
         if nesting > MAX_NESTING {
             return Err((offset, format!("Brackets nest deeper than {MAX_NESTING}.")));
+        }
+        // Far more than a set may have: the parser would recover from each, ever more slowly. What is only a
+        // little over is parsed, so that its other faults are told too.
+        if ends > 2 * MAX_POLICIES {
+            return Err((offset, format!("A set has at most {MAX_POLICIES} policies; this has far more.")));
         }
         if items > MAX_ITEMS {
             let message = format!("A policy lists at most {MAX_ITEMS} items; split it up.");
