@@ -1,0 +1,89 @@
+//! Secrets in files: beneath one folder per org, no way out of it, no links.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::path::Path;
+
+use secrecy::SecretString;
+use zeroize::Zeroizing;
+
+use super::{LONGEST_SECRET, Why};
+
+/// A path that stays inside: one or more plain names, joined by `/`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Inside(String);
+
+impl Inside {
+    /// `None` if it could lead anywhere else.
+    #[must_use]
+    pub fn new(path: &str) -> Option<Self> {
+        let name = |n: &str| {
+            !n.is_empty()
+                && n != "."
+                && n != ".."
+                && n.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+        };
+        (path.len() <= 255 && path.split('/').all(name)).then(|| Self(path.to_owned()))
+    }
+}
+
+impl fmt::Display for Inside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Reads the secret at `path` beneath `folder`, less one line end. Blocks.
+///
+/// # Errors
+/// [`Why`]; a link anywhere on the way is [`Why::NotFound`].
+pub fn read(folder: &Path, path: &Inside) -> Result<SecretString, Why> {
+    let mut at = folder.to_path_buf();
+    not_a_link(&at, Expect::Folder)?;
+    let names: Vec<_> = path.0.split('/').collect();
+    let (last, folders) = names.split_last().ok_or(Why::NotFound)?;
+    for name in folders {
+        at.push(name);
+        not_a_link(&at, Expect::Folder)?;
+    }
+    at.push(last);
+    let seen = not_a_link(&at, Expect::File)?;
+    let file = File::open(&at).map_err(|_| Why::NotFound)?;
+    // What was opened must be what was looked at: nothing was swapped in between.
+    if !same(&seen, &file.metadata().map_err(|_| Why::NotFound)?) {
+        return Err(Why::NotFound);
+    }
+    let mut bytes = Zeroizing::new(Vec::with_capacity(LONGEST_SECRET + 3));
+    let most = u64::try_from(LONGEST_SECRET + 3).unwrap_or(u64::MAX);
+    file.take(most).read_to_end(&mut bytes).map_err(|_| Why::NotFound)?;
+    let text = std::str::from_utf8(&bytes).map_err(|_| Why::NotText)?;
+    let text = text.strip_suffix('\n').map_or(text, |t| t.strip_suffix('\r').unwrap_or(t));
+    if text.len() > LONGEST_SECRET { Err(Why::TooLong) } else { Ok(SecretString::from(text)) }
+}
+
+enum Expect {
+    Folder,
+    File,
+}
+
+fn not_a_link(at: &Path, expect: Expect) -> Result<fs::Metadata, Why> {
+    let meta = fs::symlink_metadata(at).map_err(|_| Why::NotFound)?;
+    let fits = match expect {
+        Expect::Folder => meta.is_dir(),
+        // Not a pipe or device either: opening one could hang.
+        Expect::File => meta.is_file(),
+    };
+    if fits { Ok(meta) } else { Err(Why::NotFound) }
+}
+
+#[cfg(unix)]
+fn same(a: &fs::Metadata, b: &fs::Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    (a.dev(), a.ino()) == (b.dev(), b.ino())
+}
+
+#[cfg(not(unix))]
+fn same(a: &fs::Metadata, b: &fs::Metadata) -> bool {
+    a.len() == b.len() && a.modified().ok() == b.modified().ok()
+}
