@@ -9,5 +9,8 @@ pub mod id;
 pub mod label;
 pub mod ledger;
 pub mod payload;
+pub mod reason;
+pub mod registry;
 pub mod time;
+pub mod transport;
 pub mod workflow;
