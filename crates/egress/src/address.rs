@@ -225,8 +225,7 @@ impl Addresses {
 }
 
 fn is_own(own: SocketAddr, to: SocketAddr, block: Option<Block>) -> bool {
-    own.port() == to.port()
-        && (own.ip() == to.ip() || (own.ip().is_unspecified() && block.is_some()))
+    own.port() == to.port() && (own.ip() == to.ip() || (own.ip().is_unspecified() && block.is_some()))
 }
 
 #[cfg(test)]

@@ -116,7 +116,9 @@ impl Dialer {
         let (tcp, peer) = first_that_answers(&checked, until).await?;
         let stream = match target.origin().scheme() {
             Scheme::Http => Stream::Plain(tcp),
-            Scheme::Https => Stream::Tls(Box::new(self.shake_hands(tcp, target.origin().host(), until).await?)),
+            Scheme::Https => {
+                Stream::Tls(Box::new(self.shake_hands(tcp, target.origin().host(), until).await?))
+            }
         };
         Ok((stream, peer))
     }
@@ -158,7 +160,10 @@ async fn first_that_answers(
     Err(last)
 }
 
-#[expect(clippy::disallowed_methods, reason = "the one place that dials: the address was checked just before")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place that dials: the address was checked just before"
+)]
 async fn connect(checked: SocketAddr) -> std::io::Result<TcpStream> {
     let tcp = TcpStream::connect(checked).await?;
     tcp.set_nodelay(true)?;
@@ -202,3 +207,6 @@ impl AsyncWrite for Stream {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,17 +8,16 @@ pub mod echo;
 pub mod file;
 
 use std::ffi::OsString;
-use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use exeat_core::id::{Malformed, OrgName};
+use exeat_core::registry::{Credential, Handle};
 use http::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret as _, SecretString};
+use sha2::{Digest as _, Sha256};
 
 use crate::target::{Origin, Origins};
 
@@ -26,74 +25,6 @@ use crate::target::{Origin, Origins};
 pub const LONGEST_SECRET: usize = 8 * 1024;
 /// How long a secret's source may take.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Where a secret lies: `env:NAME` or `file:PATH`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Handle {
-    /// A variable of our own environment.
-    Env(String),
-    /// A file beneath `credentials/{org}/`.
-    File(file::Inside),
-}
-
-impl FromStr for Handle {
-    type Err = Malformed;
-    fn from_str(text: &str) -> Result<Self, Malformed> {
-        let bad = || Malformed::new("credential handle", "env:NAME or file:PATH (relative, no ..)", text);
-        match text.split_once(':') {
-            Some(("env", name)) if is_variable(name) => Ok(Self::Env(name.to_owned())),
-            Some(("file", path)) => file::Inside::new(path).map(Self::File).ok_or_else(bad),
-            _ => Err(bad()),
-        }
-    }
-}
-
-impl fmt::Display for Handle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Env(name) => write!(f, "env:{name}"),
-            Self::File(path) => write!(f, "file:{path}"),
-        }
-    }
-}
-
-fn is_variable(name: &str) -> bool {
-    (1..=128).contains(&name.len())
-        && !name.starts_with(|c: char| c.is_ascii_digit())
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-}
-
-/// How a secret is shown to the peer.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// `Authorization: Bearer SECRET` (RFC 6750).
-    Bearer,
-    /// `Authorization: Basic base64(SECRET)`, the secret being `user:password` (RFC 7617).
-    Basic,
-    /// A header of its own.
-    Header(HeaderName),
-}
-
-impl Kind {
-    /// A header of its own, unless it is one that the exchange sets or that routes the message.
-    ///
-    /// # Errors
-    /// [`Malformed`] if it isn't a header name, or is one of these.
-    pub fn header(name: &str) -> Result<Self, Malformed> {
-        let bad = || Malformed::new("credential header", "a header name that the exchange does not set", name);
-        let name = HeaderName::from_str(name).map_err(|_| bad())?;
-        if crate::exchange::is_reserved(&name) { Err(bad()) } else { Ok(Self::Header(name)) }
-    }
-}
-
-/// What an entry of the registry says about its credential.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Credential {
-    /// How it is shown.
-    pub kind: Kind,
-    /// Where it lies.
-    pub from: Handle,
-}
 
 /// Which handles a grant covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,7 +43,7 @@ impl FromStr for Handles {
         match text {
             "env:*" => Ok(Self::EveryEnv),
             "file:*" => Ok(Self::EveryFile),
-            one => one.parse().map(Self::One),
+            one => Handle::try_from(one.to_owned()).map(Self::One),
         }
     }
 }
@@ -171,6 +102,9 @@ pub enum Why {
     /// Over the bound.
     #[error("longer than {LONGEST_SECRET} bytes")]
     TooLong,
+    /// To be shown in a header that the exchange sets itself.
+    #[error("its header is one that the exchange sets itself")]
+    ReservedHeader,
     /// Line breaks, control characters, outer spaces or non-ASCII: not fit for a header (RFC 9110 §5.5).
     #[error("holds a character that no header may carry")]
     BadCharacter,
@@ -185,14 +119,25 @@ pub struct Presented {
     pub(crate) name: HeaderName,
     pub(crate) value: HeaderValue,
     pub(crate) origin: Origin,
-    pub(crate) secrets: Vec<SecretString>,
+    pub(crate) secret: SecretString,
 }
 
 impl Presented {
     /// What could come back of it, for [`echo::Echoes`].
     #[must_use]
-    pub fn secrets(&self) -> &[SecretString] {
-        &self.secrets
+    pub const fn secret(&self) -> &SecretString {
+        &self.secret
+    }
+
+    /// Tells one value of the secret from another without holding either; for keys of caches in memory,
+    /// never stored.
+    #[must_use]
+    pub fn version(&self) -> [u8; 32] {
+        Sha256::new()
+            .chain_update(b"exeat-credential-version")
+            .chain_update(self.value.as_bytes())
+            .finalize()
+            .into()
     }
 }
 
@@ -229,13 +174,14 @@ impl Credentials {
         credential: &Credential,
         origin: &Origin,
     ) -> Result<Presented, Unavailable> {
-        let fail = |why| Unavailable { handle: credential.from.to_string(), why };
-        if !self.grants.iter().any(|g| g.covers(org, &credential.from, origin)) {
+        let handle = credential.handle();
+        let fail = |why| Unavailable { handle: String::from(handle.clone()), why };
+        if !self.grants.iter().any(|g| g.covers(org, handle, origin)) {
             return Err(fail(Why::NotGranted));
         }
-        let secret = self.read(org, &credential.from).await.map_err(fail)?;
+        let secret = self.read(org, handle).await.map_err(fail)?;
         fit(&secret).map_err(fail)?;
-        present(&credential.kind, secret, origin).ok_or_else(|| fail(Why::BadCharacter))
+        present(credential, secret, origin).map_err(fail)
     }
 
     async fn read(&self, org: &OrgName, handle: &Handle) -> Result<SecretString, Why> {
@@ -272,23 +218,23 @@ fn fit(secret: &SecretString) -> Result<(), Why> {
     }
 }
 
-fn present(kind: &Kind, secret: SecretString, origin: &Origin) -> Option<Presented> {
+fn present(credential: &Credential, secret: SecretString, origin: &Origin) -> Result<Presented, Why> {
     let s = secret.expose_secret();
-    let (name, shown, more) = match kind {
+    let (name, shown) = match credential {
         // A token with a space in it would read as further parameters (RFC 6750 §2.1).
-        Kind::Bearer if s.contains(' ') => return None,
-        Kind::Bearer => (AUTHORIZATION, SecretString::from(format!("Bearer {s}")), None),
-        Kind::Basic => {
-            let (_, password) = s.split_once(':')?;
-            let shown = SecretString::from(format!("Basic {}", STANDARD.encode(s)));
-            (AUTHORIZATION, shown, Some(password).filter(|p| p.len() > 3).map(SecretString::from))
+        Credential::Bearer { .. } if s.contains(' ') => return Err(Why::BadCharacter),
+        Credential::Bearer { .. } => (AUTHORIZATION, SecretString::from(format!("Bearer {s}"))),
+        Credential::Header { header, .. } => {
+            let name = HeaderName::from_str(header.as_str()).map_err(|_| Why::ReservedHeader)?;
+            if crate::exchange::is_reserved(&name) {
+                return Err(Why::ReservedHeader);
+            }
+            (name, secret.clone())
         }
-        Kind::Header(name) => (name.clone(), secret.clone(), None),
     };
-    let mut value = HeaderValue::from_str(shown.expose_secret()).ok()?;
+    let mut value = HeaderValue::from_str(shown.expose_secret()).map_err(|_| Why::BadCharacter)?;
     value.set_sensitive(true);
-    let secrets = std::iter::once(secret).chain(more).collect();
-    Some(Presented { name, value, origin: origin.clone(), secrets })
+    Ok(Presented { name, value, origin: origin.clone(), secret })
 }
 
 #[cfg(test)]

@@ -15,8 +15,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use exeat_core::time::{Monotonic, Span};
 use http::header::{
-    ACCEPT, ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, LOCATION,
-    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, USER_AGENT,
+    ACCEPT, ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST,
+    LOCATION, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, USER_AGENT,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use http_body::Body as _;
@@ -41,8 +41,19 @@ const READ_BUFFER: usize = 64 * 1024;
 /// Neither a caller nor a credential may set one.
 pub(crate) fn is_reserved(name: &HeaderName) -> bool {
     const OURS: [HeaderName; 13] = [
-        ACCEPT, ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, TE,
-        TRAILER, TRANSFER_ENCODING, UPGRADE, USER_AGENT,
+        ACCEPT,
+        ACCEPT_ENCODING,
+        CONNECTION,
+        CONTENT_ENCODING,
+        CONTENT_LENGTH,
+        CONTENT_TYPE,
+        EXPECT,
+        HOST,
+        TE,
+        TRAILER,
+        TRANSFER_ENCODING,
+        UPGRADE,
+        USER_AGENT,
     ];
     OURS.contains(name)
         || *name == PROXY_AUTHORIZATION
@@ -122,8 +133,7 @@ impl Request {
     }
 
     fn echoes(&self) -> Echoes {
-        let shown = self.credential.iter().flat_map(|c| c.secrets());
-        Echoes::of(shown.chain(&self.secrets))
+        Echoes::of(self.credential.iter().map(Presented::secret).chain(&self.secrets))
     }
 
     fn into_http(self) -> Result<http::Request<Full<Bytes>>, NotSent> {
@@ -328,10 +338,8 @@ impl Connector {
 
     async fn run(&self, entry: &Entry, request: Request, total: Duration, fuse: &Arc<Fuse>) -> Exchanged {
         let connect = Duration::from(self.bounds.connect).min(total);
-        let dialled = self
-            .dialer
-            .dial(&request.target, &self.platform.addresses, &entry.networks, connect)
-            .await;
+        let dialled =
+            self.dialer.dial(&request.target, &self.platform.addresses, &entry.networks, connect).await;
         let stream = match dialled {
             Ok((stream, _)) => stream,
             Err(e) => return Exchanged::NotSent(e.into()),
@@ -485,11 +493,7 @@ struct Fused {
 }
 
 impl AsyncRead for Fused {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.get_mut().stream).poll_read(cx, buf)
     }
 }

@@ -12,3 +12,6 @@ pub mod credential;
 pub mod exchange;
 pub mod resolve;
 pub mod target;
+
+#[cfg(test)]
+mod rig;

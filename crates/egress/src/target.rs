@@ -197,7 +197,7 @@ impl FromStr for Target {
             return Err(BadUrl::Userinfo);
         }
         let host = match url.host().ok_or(BadUrl::Host)? {
-            url::Host::Domain(name) => Host::Name(name_of(name)?),
+            url::Host::Domain(name) => Host::Name(raw.agrees(name_of(name)?)?),
             url::Host::Ipv4(a) if raw.host == a.to_string() => Host::Address(a.into()),
             url::Host::Ipv4(_) => return Err(BadUrl::Host),
             url::Host::Ipv6(a) => Host::Address(a.into()),
@@ -247,6 +247,16 @@ impl<'a> Raw<'a> {
             host
         };
         Ok(Self { host: host.strip_suffix('.').unwrap_or(host) })
+    }
+
+    /// An ASCII name is what it says; only others go through IDNA (`https:///x` has the parser look for a
+    /// host where none is written).
+    fn agrees(&self, name: String) -> Result<String, BadUrl> {
+        if self.host.is_ascii() && !self.host.eq_ignore_ascii_case(&name) {
+            Err(BadUrl::Host)
+        } else {
+            Ok(name)
+        }
     }
 }
 

@@ -38,7 +38,8 @@ impl Echoes {
         let mut forms: Vec<Zeroizing<Vec<u8>>> = Vec::new();
         for secret in secrets {
             let s = secret.expose_secret();
-            forms.extend(raw_and_escaped(s).into_iter().chain(in_base64(s)).map(|f| Zeroizing::new(f.into())));
+            forms
+                .extend(raw_and_escaped(s).into_iter().chain(in_base64(s)).map(|f| Zeroizing::new(f.into())));
         }
         forms.retain(|f| !f.is_empty());
         forms.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
@@ -108,8 +109,10 @@ fn raw_and_escaped(s: &str) -> Vec<String> {
         })
     };
     let unreserved: fn(u8) -> bool = |b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~');
-    let component: fn(u8) -> bool =
-        |b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~' | b'!' | b'*' | b'\'' | b'(' | b')');
+    let component: fn(u8) -> bool = |b| {
+        b.is_ascii_alphanumeric()
+            || matches!(b, b'-' | b'.' | b'_' | b'~' | b'!' | b'*' | b'\'' | b'(' | b')')
+    };
     let none: fn(u8) -> bool = |_| false;
     let quoted = serde_json::Value::from(s).to_string();
     let json = quoted.strip_prefix('"').and_then(|q| q.strip_suffix('"')).unwrap_or_default().to_owned();
@@ -160,3 +163,6 @@ fn in_base64(s: &str) -> Vec<String> {
     }
     forms
 }
+
+#[cfg(test)]
+mod tests;

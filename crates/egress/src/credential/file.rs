@@ -1,6 +1,5 @@
 //! Secrets in files: beneath one folder per org, no way out of it, no links.
 
-use std::fmt;
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::Path;
@@ -10,38 +9,17 @@ use zeroize::Zeroizing;
 
 use super::{LONGEST_SECRET, Why};
 
-/// A path that stays inside: one or more plain names, joined by `/`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Inside(String);
-
-impl Inside {
-    /// `None` if it could lead anywhere else.
-    #[must_use]
-    pub fn new(path: &str) -> Option<Self> {
-        let name = |n: &str| {
-            !n.is_empty()
-                && n != "."
-                && n != ".."
-                && n.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
-        };
-        (path.len() <= 255 && path.split('/').all(name)).then(|| Self(path.to_owned()))
-    }
-}
-
-impl fmt::Display for Inside {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// Reads the secret at `path` beneath `folder`, less one line end. Blocks.
+/// Reads the secret at `path` (plain names joined by `/`) beneath `folder`, less one line end. Blocks.
 ///
 /// # Errors
 /// [`Why`]; a link anywhere on the way is [`Why::NotFound`].
-pub fn read(folder: &Path, path: &Inside) -> Result<SecretString, Why> {
+pub fn read(folder: &Path, path: &str) -> Result<SecretString, Why> {
     let mut at = folder.to_path_buf();
     not_a_link(&at, Expect::Folder)?;
-    let names: Vec<_> = path.0.split('/').collect();
+    let names: Vec<_> = path.split('/').collect();
+    if names.iter().any(|n| n.is_empty() || n.starts_with('.') || n.contains(['\\', '\0'])) {
+        return Err(Why::NotFound);
+    }
     let (last, folders) = names.split_last().ok_or(Why::NotFound)?;
     for name in folders {
         at.push(name);
