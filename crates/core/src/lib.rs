@@ -6,6 +6,7 @@
 pub mod endpoint;
 pub mod gate;
 pub mod id;
+pub mod key;
 pub mod label;
 pub mod ledger;
 pub mod payload;
