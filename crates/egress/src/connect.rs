@@ -30,7 +30,7 @@ const MOST_TRIED: usize = 4;
 
 /// Why there is no connection. No byte of a request has left.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ConnectError {
+pub(crate) enum ConnectError {
     /// The name couldn't be resolved.
     #[error("{0}")]
     Resolve(#[from] ResolveError),
@@ -57,7 +57,7 @@ pub struct BadTls(String);
 ///
 /// # Errors
 /// [`BadTls`] if `extra_roots` (PEM, may be empty) holds something that isn't a certificate.
-pub fn tls(extra_roots: &[u8]) -> Result<Arc<ClientConfig>, BadTls> {
+pub(crate) fn tls(extra_roots: &[u8]) -> Result<Arc<ClientConfig>, BadTls> {
     let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     for certificate in CertificateDer::pem_slice_iter(extra_roots) {
         let certificate = certificate.map_err(|e| BadTls(e.to_string()))?;
@@ -75,7 +75,7 @@ pub fn tls(extra_roots: &[u8]) -> Result<Arc<ClientConfig>, BadTls> {
 }
 
 /// A connection to a checked address.
-pub enum Stream {
+pub(crate) enum Stream {
     /// In clear.
     Plain(TcpStream),
     /// Under TLS.
@@ -84,14 +84,14 @@ pub enum Stream {
 
 /// Dials targets.
 #[derive(Clone)]
-pub struct Dialer {
+pub(crate) struct Dialer {
     resolver: Arc<dyn Resolver>,
     tls: Arc<ClientConfig>,
 }
 
 impl Dialer {
     /// Of a resolver and the TLS side.
-    pub fn new(resolver: Arc<dyn Resolver>, tls: Arc<ClientConfig>) -> Self {
+    pub(crate) fn new(resolver: Arc<dyn Resolver>, tls: Arc<ClientConfig>) -> Self {
         Self { resolver, tls }
     }
 
@@ -99,7 +99,7 @@ impl Dialer {
     ///
     /// # Errors
     /// [`ConnectError`]; nothing of a request has left.
-    pub async fn dial(
+    pub(crate) async fn dial(
         &self,
         target: &Target,
         addresses: &Addresses,

@@ -4,8 +4,8 @@
 //! for a header is [`Unavailable`], never "no credential"; no secret shows in `Debug`, `Display` or an error.
 //! What a secret could come back as is in [`echo`].
 
-pub mod echo;
-pub mod file;
+pub(crate) mod echo;
+mod file;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use http::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 
-use crate::target::{Origin, Origins};
+use crate::target::Origin;
 
 /// A secret longer than this isn't one; in bytes.
 pub const LONGEST_SECRET: usize = 8 * 1024;
@@ -48,6 +48,15 @@ impl FromStr for Handles {
     }
 }
 
+/// Where the secrets of a grant may go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Towards {
+    /// The registered origin of whichever entry names the handle, and nowhere else.
+    Registered,
+    /// These origins, whether registered or from the entry's allow list.
+    Listed(Vec<Origin>),
+}
+
 /// That an org may use some handles, towards some origins. From the platform's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
@@ -55,14 +64,18 @@ pub struct Grant {
     pub org: OrgName,
     /// What.
     pub handles: Handles,
-    /// Where to. [`Origins::Any`]: wherever an entry of the org is registered.
-    pub origins: Origins,
+    /// Where to.
+    pub towards: Towards,
 }
 
 impl Grant {
-    fn covers(&self, org: &OrgName, handle: &Handle, origin: &Origin) -> bool {
+    fn covers(&self, org: &OrgName, handle: &Handle, registered: &Origin, origin: &Origin) -> bool {
+        let there = match &self.towards {
+            Towards::Registered => registered == origin,
+            Towards::Listed(origins) => origins.contains(origin),
+        };
         self.org == *org
-            && self.origins.holds(origin)
+            && there
             && match (&self.handles, handle) {
                 (Handles::EveryEnv, Handle::Env(_)) | (Handles::EveryFile, Handle::File(_)) => true,
                 (Handles::One(one), handle) => one == handle,
@@ -115,7 +128,7 @@ pub enum Why {
 
 /// A secret ready to be shown to one origin, and to no other.
 #[derive(Clone, Debug)]
-pub struct Presented {
+pub(crate) struct Presented {
     pub(crate) name: HeaderName,
     pub(crate) value: HeaderValue,
     pub(crate) origin: Origin,
@@ -124,15 +137,13 @@ pub struct Presented {
 
 impl Presented {
     /// What could come back of it, for [`echo::Echoes`].
-    #[must_use]
-    pub const fn secret(&self) -> &SecretString {
+    pub(crate) const fn secret(&self) -> &SecretString {
         &self.secret
     }
 
     /// Tells one value of the secret from another without holding either; for keys of caches in memory,
     /// never stored.
-    #[must_use]
-    pub fn version(&self) -> [u8; 32] {
+    pub(crate) fn version(&self) -> [u8; 32] {
         Sha256::new()
             .chain_update(b"exeat-credential-version")
             .chain_update(self.value.as_bytes())
@@ -164,19 +175,20 @@ impl Credentials {
         Self { grants: grants.into(), environment, folder }
     }
 
-    /// The secret of `credential`, for `org`, to be shown to `origin` only.
+    /// The secret of `credential`, for `org`, to be shown to `origin` only; `registered` is that of the entry.
     ///
     /// # Errors
     /// [`Unavailable`]: then no call may be made.
-    pub async fn present(
+    pub(crate) async fn present(
         &self,
         org: &OrgName,
         credential: &Credential,
+        registered: &Origin,
         origin: &Origin,
     ) -> Result<Presented, Unavailable> {
         let handle = credential.handle();
         let fail = |why| Unavailable { handle: String::from(handle.clone()), why };
-        if !self.grants.iter().any(|g| g.covers(org, handle, origin)) {
+        if !self.grants.iter().any(|g| g.covers(org, handle, registered, origin)) {
             return Err(fail(Why::NotGranted));
         }
         let secret = self.read(org, handle).await.map_err(fail)?;

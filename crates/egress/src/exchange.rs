@@ -64,7 +64,7 @@ pub(crate) fn is_reserved(name: &HeaderName) -> bool {
 
 /// What one request says. Built up from nothing, so that nothing of a caller's own request can be in it.
 #[derive(Debug)]
-pub struct Request {
+pub(crate) struct Request {
     method: Method,
     target: Target,
     headers: HeaderMap,
@@ -76,17 +76,17 @@ pub struct Request {
 /// A header that can't be sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the header {0} is not one that may be set, or its value holds a character that no header may carry")]
-pub struct BadHeader(String);
+pub(crate) struct BadHeader(String);
 
 impl Request {
     /// A GET.
     #[must_use]
-    pub fn get(target: Target) -> Self {
+    pub(crate) fn get(target: Target) -> Self {
         Self::new(Method::GET, target, Bytes::new())
     }
     /// A POST of JSON.
     #[must_use]
-    pub fn post_json(target: Target, body: Bytes) -> Self {
+    pub(crate) fn post_json(target: Target, body: Bytes) -> Self {
         let mut request = Self::new(Method::POST, target, body);
         request.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         request
@@ -100,34 +100,20 @@ impl Request {
     ///
     /// # Errors
     /// [`BadHeader`].
-    pub fn version(mut self, version: &str) -> Result<Self, BadHeader> {
+    pub(crate) fn version(mut self, version: &str) -> Result<Self, BadHeader> {
         let value = HeaderValue::from_str(version).map_err(|_| BadHeader("a2a-version".to_owned()))?;
         self.headers.insert(HeaderName::from_static("a2a-version"), value);
         Ok(self)
     }
-    /// Adds a header of the transport's own.
-    ///
-    /// # Errors
-    /// [`BadHeader`] for a reserved name, one that carries credentials or cookies, or a value with line
-    /// breaks or control characters.
-    pub fn header(mut self, name: &str, value: &str) -> Result<Self, BadHeader> {
-        let bad = || BadHeader(name.chars().take(64).collect());
-        let parsed = HeaderName::try_from(name).map_err(|_| bad())?;
-        if is_reserved(&parsed) || ["authorization", "cookie"].contains(&parsed.as_str()) {
-            return Err(bad());
-        }
-        self.headers.insert(parsed, HeaderValue::from_str(value).map_err(|_| bad())?);
-        Ok(self)
-    }
     /// Shows this credential.
     #[must_use]
-    pub fn credential(mut self, credential: Option<Presented>) -> Self {
+    pub(crate) fn credential(mut self, credential: Option<Presented>) -> Self {
         self.credential = credential;
         self
     }
     /// Names a secret that the body carries, so that its echo is taken out of the answer as well.
     #[must_use]
-    pub fn carries(mut self, secret: SecretString) -> Self {
+    pub(crate) fn carries(mut self, secret: SecretString) -> Self {
         self.secrets.push(secret);
         self
     }
@@ -157,7 +143,7 @@ impl Request {
 
 /// What came of an exchange.
 #[derive(Debug)]
-pub enum Exchanged {
+pub(crate) enum Exchanged {
     /// The peer can't have seen any of the request.
     NotSent(NotSent),
     /// A whole answer.
@@ -170,7 +156,7 @@ pub enum Exchanged {
 
 /// Why nothing was sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotSent {
+pub(crate) enum NotSent {
     /// Outside what the entry and the platform allow; nothing was looked up.
     #[error("{0}")]
     Target(#[from] TargetRefused),
@@ -196,39 +182,39 @@ pub enum NotSent {
 
 /// A whole answer, without the secrets that were sent.
 #[derive(Debug)]
-pub struct Answer {
+pub(crate) struct Answer {
     /// The status; never 1xx or 3xx.
-    pub status: StatusCode,
+    pub(crate) status: StatusCode,
     /// The headers.
-    pub headers: HeaderMap,
+    pub(crate) headers: HeaderMap,
     /// The body, as it came.
-    pub body: Bytes,
+    pub(crate) body: Bytes,
     /// What to take out of texts that were unescaped from the body.
-    pub echoes: Echoes,
+    pub(crate) echoes: Echoes,
 }
 
 impl Answer {
     /// A header as text, if it is there and is text.
     #[must_use]
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 }
 
 /// An answer that isn't read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unusable {
+pub(crate) struct Unusable {
     /// Its status, if the head could be read.
-    pub status: Option<StatusCode>,
+    pub(crate) status: Option<StatusCode>,
     /// `Retry-After`, as it came.
-    pub retry_after: Option<String>,
+    pub(crate) retry_after: Option<String>,
     /// Why.
-    pub why: Unread,
+    pub(crate) why: Unread,
 }
 
 /// Why an answer isn't read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unread {
+pub(crate) enum Unread {
     /// It sends us elsewhere, and we don't go. Where, for the operator.
     #[error("redirected to {0:?}, which is not followed")]
     Redirect(String),
@@ -245,7 +231,7 @@ pub enum Unread {
 
 /// Why nobody knows.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Ambiguous {
+pub(crate) enum Ambiguous {
     /// The connection ended before the answer did.
     #[error("the connection was closed before a whole answer came")]
     Closed,
@@ -283,7 +269,7 @@ pub type MonotonicClock = Arc<dyn Fn() -> Monotonic + Send + Sync>;
 
 /// Makes exchanges.
 #[derive(Clone)]
-pub struct Connector {
+pub(crate) struct Connector {
     dialer: Dialer,
     platform: Arc<Platform>,
     bounds: Bounds,
@@ -292,24 +278,29 @@ pub struct Connector {
 
 impl Connector {
     /// Of a dialer, the platform's bounds and a monotonic clock.
-    pub fn new(dialer: Dialer, platform: Arc<Platform>, bounds: Bounds, clock: MonotonicClock) -> Self {
+    pub(crate) fn new(
+        dialer: Dialer,
+        platform: Arc<Platform>,
+        bounds: Bounds,
+        clock: MonotonicClock,
+    ) -> Self {
         Self { dialer, platform, bounds, clock }
     }
 
     /// What the platform allows.
     #[must_use]
-    pub fn platform(&self) -> &Platform {
+    pub(crate) fn platform(&self) -> &Platform {
         &self.platform
     }
 
     /// Reads the monotonic clock.
     #[must_use]
-    pub fn now(&self) -> Monotonic {
+    pub(crate) fn now(&self) -> Monotonic {
         (self.clock)()
     }
 
     /// One exchange, cleared against `entry` and the platform, over by `not_after`.
-    pub async fn exchange(&self, entry: &Entry, request: Request, not_after: Monotonic) -> Exchanged {
+    pub(crate) async fn exchange(&self, entry: &Entry, request: Request, not_after: Monotonic) -> Exchanged {
         if let Err(refused) = self.platform.check(entry, &request.target) {
             return Exchanged::NotSent(refused.into());
         }

@@ -170,7 +170,7 @@ impl Resolver for Table {
 ///
 /// # Errors
 /// The first refused address.
-pub fn check(
+pub(crate) fn check(
     found: &[IpAddr],
     port: u16,
     addresses: &Addresses,
@@ -192,7 +192,11 @@ pub fn check(
 ///
 /// # Errors
 /// [`ResolveError`].
-pub async fn ask(resolver: &dyn Resolver, name: &str, within: Duration) -> Result<Vec<IpAddr>, ResolveError> {
+pub(crate) async fn ask(
+    resolver: &dyn Resolver,
+    name: &str,
+    within: Duration,
+) -> Result<Vec<IpAddr>, ResolveError> {
     let found = tokio::time::timeout(within, resolver.addresses(name))
         .await
         .map_err(|_| ResolveError::TimedOut)??;

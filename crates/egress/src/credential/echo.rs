@@ -14,14 +14,14 @@ use secrecy::{ExposeSecret as _, SecretString};
 use zeroize::Zeroizing;
 
 /// What stands where a secret stood.
-pub const MASK: &str = "[secret]";
+pub(crate) const MASK: &str = "[secret]";
 
 /// A fragment of base64 shorter than this would match by chance.
 const SHORTEST_FRAGMENT: usize = 12;
 
 /// The forms of the secrets of one exchange.
 #[derive(Default)]
-pub struct Echoes {
+pub(crate) struct Echoes {
     /// Longest first, so that a form which holds another is taken whole.
     forms: Vec<Zeroizing<Vec<u8>>>,
 }
@@ -34,7 +34,7 @@ impl fmt::Debug for Echoes {
 
 impl Echoes {
     /// Of these secrets.
-    pub fn of<'a>(secrets: impl IntoIterator<Item = &'a SecretString>) -> Self {
+    pub(crate) fn of<'a>(secrets: impl IntoIterator<Item = &'a SecretString>) -> Self {
         let mut forms: Vec<Zeroizing<Vec<u8>>> = Vec::new();
         for secret in secrets {
             let s = secret.expose_secret();
@@ -47,15 +47,20 @@ impl Echoes {
         Self { forms }
     }
 
+    /// Whether no secret went out.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.forms.is_empty()
+    }
+
     /// `bytes` without the secrets. Free if there are none.
     #[must_use]
-    pub fn scrub(&self, bytes: Bytes) -> Bytes {
+    pub(crate) fn scrub(&self, bytes: Bytes) -> Bytes {
         self.replaced(&bytes).map_or(bytes, Bytes::from)
     }
 
     /// `text` without the secrets.
     #[must_use]
-    pub fn scrub_text(&self, text: &str) -> String {
+    pub(crate) fn scrub_text(&self, text: &str) -> String {
         match self.replaced(text.as_bytes()) {
             None => text.to_owned(),
             Some(bytes) => String::from_utf8_lossy(&bytes).into_owned(),

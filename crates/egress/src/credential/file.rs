@@ -13,7 +13,7 @@ use super::{LONGEST_SECRET, Why};
 ///
 /// # Errors
 /// [`Why`]; a link anywhere on the way is [`Why::NotFound`].
-pub fn read(folder: &Path, path: &str) -> Result<SecretString, Why> {
+pub(super) fn read(folder: &Path, path: &str) -> Result<SecretString, Why> {
     let mut at = folder.to_path_buf();
     not_a_link(&at, Expect::Folder)?;
     let names: Vec<_> = path.split('/').collect();

@@ -18,36 +18,42 @@ fn header(name: &str, from: &str) -> Credential {
     Credential::Header { from: handle(from), header: name.to_owned().try_into().unwrap() }
 }
 fn grant(org_name: &str, handles: &str) -> Grant {
-    Grant { org: org(org_name), handles: handles.parse().unwrap(), origins: Origins::Any }
+    Grant { org: org(org_name), handles: handles.parse().unwrap(), towards: Towards::Registered }
 }
 fn credentials(grants: Vec<Grant>, variables: &[(&str, &str)], folder: &std::path::Path) -> Credentials {
     let table: HashMap<String, OsString> =
         variables.iter().map(|(k, v)| ((*k).to_owned(), OsString::from(v))).collect();
     Credentials::new(grants, Arc::new(move |name| table.get(name).cloned()), folder.to_owned())
 }
+impl Credentials {
+    /// Towards the entry's own registered origin.
+    async fn at(&self, org: &OrgName, c: &Credential, origin: &Origin) -> Result<Presented, Unavailable> {
+        self.present(org, c, origin, origin).await
+    }
+}
 fn peer_test() -> Origin {
     origin("https://peer.test/")
 }
 async fn why(c: &Credentials, credential: &Credential) -> Why {
-    c.present(&org("main"), credential, &peer_test()).await.unwrap_err().why
+    c.at(&org("main"), credential, &peer_test()).await.unwrap_err().why
 }
 
 #[tokio::test]
 async fn a_handle_resolves_only_where_the_platform_granted_it() {
-    let one = |origins| Grant { org: org("main"), handles: "env:TOKEN".parse().unwrap(), origins };
+    let one = |towards| Grant { org: org("main"), handles: "env:TOKEN".parse().unwrap(), towards };
     let nowhere = std::path::Path::new("/nonexistent");
     let variables = [("TOKEN", "tok-1"), ("OTHER", "x"), ("EXEAT_ROOT", "x"), ("exeat_root", "x")];
-    let c = credentials(vec![one(Origins::Listed(vec![peer_test()]))], &variables, nowhere);
-    assert!(c.present(&org("main"), &bearer("env:TOKEN"), &peer_test()).await.is_ok());
+    let c = credentials(vec![one(Towards::Listed(vec![peer_test()]))], &variables, nowhere);
+    assert!(c.at(&org("main"), &bearer("env:TOKEN"), &peer_test()).await.is_ok());
     assert_eq!(why(&c, &bearer("env:OTHER")).await, Why::NotGranted);
-    let other_org = c.present(&org("two"), &bearer("env:TOKEN"), &peer_test()).await;
+    let other_org = c.at(&org("two"), &bearer("env:TOKEN"), &peer_test()).await;
     assert_eq!(other_org.unwrap_err().why, Why::NotGranted);
     for elsewhere in ["https://peer.test:8443/", "http://peer.test/", "https://other.test/"] {
-        let r = c.present(&org("main"), &bearer("env:TOKEN"), &origin(elsewhere)).await;
+        let r = c.at(&org("main"), &bearer("env:TOKEN"), &origin(elsewhere)).await;
         assert_eq!(r.unwrap_err().why, Why::NotGranted, "{elsewhere}");
     }
     let every = credentials(vec![grant("main", "env:*")], &variables, nowhere);
-    assert!(every.present(&org("main"), &bearer("env:OTHER"), &peer_test()).await.is_ok());
+    assert!(every.at(&org("main"), &bearer("env:OTHER"), &peer_test()).await.is_ok());
     assert_eq!(why(&every, &bearer("env:EXEAT_ROOT")).await, Why::OurOwn);
     assert_eq!(why(&every, &bearer("env:exeat_root")).await, Why::OurOwn);
     assert_eq!(why(&every, &bearer("file:token")).await, Why::NotGranted);
@@ -85,7 +91,7 @@ async fn what_is_missing_empty_or_unfit_is_no_credential_at_all() {
     ] {
         assert_eq!(why(&c, &bearer(name)).await, expected, "{name}");
     }
-    assert!(c.present(&org("main"), &header("x-api-key", "env:TWO"), &peer_test()).await.is_ok());
+    assert!(c.at(&org("main"), &header("x-api-key", "env:TWO"), &peer_test()).await.is_ok());
 }
 
 #[tokio::test]
@@ -105,7 +111,7 @@ async fn files_lie_beneath_the_orgs_folder_without_links_and_are_read_anew() {
     std::os::unix::fs::symlink(folder.path().join("two"), main.join("linked")).unwrap();
     let c = credentials(vec![grant("main", "file:*")], &[], folder.path());
     let read = async |path: &str| {
-        let p = c.present(&org("main"), &bearer(path), &peer_test()).await;
+        let p = c.at(&org("main"), &bearer(path), &peer_test()).await;
         p.map(|p| p.secret().expose_secret().to_owned()).map_err(|e| e.why)
     };
     assert_eq!(read("file:token").await, Ok("first".to_owned()));
@@ -132,7 +138,7 @@ async fn files_lie_beneath_the_orgs_folder_without_links_and_are_read_anew() {
     std::os::unix::fs::symlink(folder.path().join("elsewhere"), folder.path().join("one")).unwrap();
     fs::write(folder.path().join("elsewhere/token"), "x").unwrap();
     let c = credentials(grants, &[], folder.path());
-    assert!(c.present(&org("one"), &bearer("file:token"), &peer_test()).await.is_err());
+    assert!(c.at(&org("one"), &bearer("file:token"), &peer_test()).await.is_err());
 }
 
 async fn send(c: &Connector, credential: Presented, peer: &Peer) -> Exchanged {
@@ -150,7 +156,7 @@ async fn the_peer_gets_exactly_the_registered_header_and_none_other() {
         (header("X-API-Key", "env:KEY"), "\r\nx-api-key: k-1\r\n", "authorization"),
     ] {
         let peer = Peer::saying(ok("{}"));
-        let shown = c.present(&org("main"), &credential, &origin(&peer.url())).await.unwrap();
+        let shown = c.at(&org("main"), &credential, &origin(&peer.url())).await.unwrap();
         assert!(matches!(send(&open_connector(), shown, &peer).await, Exchanged::Answered(_)));
         let request = peer.requests().remove(0);
         assert!(request.contains(line) && !request.contains(other), "{request}");
@@ -162,7 +168,7 @@ async fn a_credential_is_shown_to_its_own_origin_only() {
     let c =
         credentials(vec![grant("main", "env:*")], &[("T", "tok-1")], std::path::Path::new("/nonexistent"));
     let peer = Peer::saying(ok("{}"));
-    let shown = c.present(&org("main"), &bearer("env:T"), &peer_test()).await.unwrap();
+    let shown = c.at(&org("main"), &bearer("env:T"), &peer_test()).await.unwrap();
     let result = send(&open_connector(), shown, &peer).await;
     assert!(matches!(result, Exchanged::NotSent(NotSent::CredentialElsewhere(_))), "{result:?}");
     assert_eq!(peer.accepts(), 0);
@@ -180,7 +186,7 @@ async fn a_peer_that_echoes_its_headers_gives_no_secret_back() {
         drop(wire.write_all((head + &body).as_bytes()));
     });
     let c = credentials(vec![grant("main", "env:*")], &[("T", secret)], std::path::Path::new("/nonexistent"));
-    let shown = c.present(&org("main"), &header("x-api-key", "env:T"), &origin(&peer.url())).await.unwrap();
+    let shown = c.at(&org("main"), &header("x-api-key", "env:T"), &origin(&peer.url())).await.unwrap();
     let Exchanged::Answered(a) = send(&open_connector(), shown, &peer).await else { panic!() };
     assert_eq!(&a.body[..], br#"{"error":{"message":"bad key [secret]"}}"#);
     assert_eq!(a.header("x-echo"), Some("[secret]"));
@@ -191,13 +197,26 @@ async fn a_peer_that_echoes_its_headers_gives_no_secret_back() {
 async fn no_secret_shows_in_debug_or_in_errors() {
     let variables = [("T", "hush-hush"), ("BAD", "hush-hush\n")];
     let c = credentials(vec![grant("main", "env:*")], &variables, std::path::Path::new("/nonexistent"));
-    let shown = c.present(&org("main"), &bearer("env:T"), &peer_test()).await.unwrap();
+    let shown = c.at(&org("main"), &bearer("env:T"), &peer_test()).await.unwrap();
     let request = Request::get("https://peer.test/".parse().unwrap()).credential(Some(shown.clone()));
-    let error = c.present(&org("main"), &bearer("env:BAD"), &peer_test()).await.unwrap_err();
+    let error = c.at(&org("main"), &bearer("env:BAD"), &peer_test()).await.unwrap_err();
     for text in [format!("{shown:?}"), format!("{request:?}"), format!("{error:?}"), error.to_string()] {
         assert!(!text.contains("hush"), "{text}");
     }
     assert!(error.to_string().contains("env:BAD"));
+}
+
+#[tokio::test]
+async fn an_origin_of_the_allow_list_gets_a_secret_only_where_the_grant_names_it() {
+    let nowhere = std::path::Path::new("/nonexistent");
+    let other = origin("https://other.test/");
+    let registered = credentials(vec![grant("main", "env:*")], &[("T", "tok-1")], nowhere);
+    let refused = registered.present(&org("main"), &bearer("env:T"), &peer_test(), &other).await;
+    assert_eq!(refused.unwrap_err().why, Why::NotGranted);
+    let towards = Towards::Listed(vec![other.clone()]);
+    let listed = Grant { towards, ..grant("main", "env:*") };
+    let named = credentials(vec![listed], &[("T", "tok-1")], nowhere);
+    assert!(named.present(&org("main"), &bearer("env:T"), &peer_test(), &other).await.is_ok());
 }
 
 #[test]
