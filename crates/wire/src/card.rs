@@ -234,8 +234,7 @@ fn interfaces(card: &Map<String, Value>) -> Vec<Interface> {
         .filter_map(Value::as_object)
         .filter_map(|i| {
             let binding = Binding::parse(i.text("protocolBinding").or_else(|| i.text("transport"))?);
-            let version = i.text("protocolVersion").unwrap_or_default();
-            Some(Interface::new(i.text("url")?, binding, version, i.text("tenant")))
+            Some(Interface::new(i.text("url")?, binding, &version(i), i.text("tenant")))
         })
         .take(MAX_INTERFACES)
         .collect();
@@ -243,17 +242,30 @@ fn interfaces(card: &Map<String, Value>) -> Vec<Interface> {
     order(&mut out);
     let mut older = older_interfaces(card);
     order(&mut older);
-    for interface in older {
-        if !out.iter().any(|i| i.url == interface.url && i.binding == interface.binding) {
-            out.push(interface);
-        }
-    }
+    // An older field that repeats a listed address says nothing new, unless it claims another dialect for it.
+    let listed = out.clone();
+    let news = |older: &Interface| {
+        !listed.iter().any(|i| {
+            let same = i.url == older.url && i.binding == older.binding;
+            same && (older.version.is_empty() || i.dialect == older.dialect)
+        })
+    };
+    out.extend(older.into_iter().filter(news));
     out
+}
+
+/// A version, which some cards write as a number.
+fn version(m: &Map<String, Value>) -> String {
+    match m.member("protocolVersion") {
+        Some(Value::String(s)) => s.clone(),
+        Some(Value::Number(n)) => n.to_string(),
+        _ => String::new(),
+    }
 }
 
 /// The fields of 0.3 and before, which a hybrid card has beside the new one.
 fn older_interfaces(card: &Map<String, Value>) -> Vec<Interface> {
-    let version = card.text("protocolVersion").unwrap_or_default();
+    let version = &version(card);
     let preferred = card.text("preferredTransport").map_or(Binding::JsonRpc, Binding::parse);
     let main = card.text("url").map(|url| Interface::new(url, preferred, version, None));
     let additional = card.list("additionalInterfaces").iter().filter_map(Value::as_object).filter_map(|i| {

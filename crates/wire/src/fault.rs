@@ -14,6 +14,9 @@ pub struct RpcError {
     pub code: Option<i64>,
     /// The machine-readable reason of its details, if any, cut to 64 characters.
     pub reason: Option<String>,
+    /// Whether its details name the fields that are wrong (`google.rpc.BadRequest`), as a check of the request
+    /// against its schema does, and an agent's own code doesn't.
+    pub names_fields: bool,
     /// Its text: one line, cut to 300 characters. Foreign content, to be treated as such.
     pub message: String,
 }
@@ -22,12 +25,23 @@ impl RpcError {
     pub(crate) fn read(value: &Value) -> Self {
         let Some(m) = value.as_object() else {
             let message = value.as_str().map(|s| line(s, MESSAGE_CHARS)).unwrap_or_default();
-            return Self { code: None, reason: None, message };
+            return Self { code: None, reason: None, names_fields: false, message };
         };
         Self {
             code: m.member("code").and_then(Value::as_i64),
-            reason: reason(m).map(|r| line(r, 64)),
+            reason: details(m).find_map(|d| d.text("reason")).map(|r| line(r, 64)),
+            names_fields: details(m).any(|d| !d.list("fieldViolations").is_empty()),
             message: line(m.text("message").unwrap_or_default(), MESSAGE_CHARS),
+        }
+    }
+
+    /// What it proves about the message that it answers: as its class does, but invalid parameters that are
+    /// named one by one were found by a check that comes before work.
+    #[must_use]
+    pub fn refusal(&self, http_status: Option<u16>) -> Refusal {
+        match self.class(http_status) {
+            ErrorClass::InvalidParams if self.names_fields => Refusal::Declined,
+            class => class.refusal(),
         }
     }
 
@@ -47,12 +61,13 @@ impl RpcError {
     }
 }
 
-/// `data` is an array of typed details in 1.0, an object or null in 0.3; REST errors say `details`.
-fn reason(error: &Map<String, Value>) -> Option<&str> {
+/// The details of an error. `data` is an array of them in 1.0, an object or null in 0.3; REST errors say
+/// `details`.
+fn details(error: &Map<String, Value>) -> impl Iterator<Item = &Map<String, Value>> {
     let nested = error.object("data");
     let inner = nested.map_or(&[][..], |d| d.list("details"));
-    let mut details = [error.list("data"), error.list("details"), inner].into_iter().flatten();
-    details.find_map(|d| d.as_object()?.text("reason")).or_else(|| nested?.text("reason"))
+    let listed = [error.list("data"), error.list("details"), inner].into_iter().flatten();
+    listed.filter_map(Value::as_object).chain(nested)
 }
 
 /// What an error of a peer means (A2A 1.0 §5.4; JSON-RPC 2.0 §5.1).
@@ -94,11 +109,10 @@ pub enum Refusal {
     /// The protocol layer refused the frame, so that no agent saw the message: it may go again in another
     /// dialect.
     Unseen,
-    /// The peer declined by a check that comes before work. Its word, no proof: an agent's own code may raise
-    /// these too, and a published SDK answers invalid parameters when an agent, **after it ran**, names another
-    /// context than the request did.
+    /// The peer declined by a check that comes before work.
     Declined,
-    /// Proves nothing: work may have been done.
+    /// Proves nothing: work may have been done. **Invalid parameters** are among these: a2a-sdk for Python 1.3.0
+    /// gives that answer when an agent, after it ran, names another context than the request did.
     Unproven,
 }
 
@@ -112,18 +126,18 @@ impl ErrorClass {
             | Self::MethodNotFound
             | Self::VersionNotSupported
             | Self::ExtensionRequired => Refusal::Unseen,
-            Self::InvalidParams
-            | Self::ContentType
-            | Self::Unsupported
-            | Self::PushNotSupported
-            | Self::TaskNotFound => Refusal::Declined,
-            Self::TaskNotCancelable | Self::InvalidResponse | Self::Internal | Self::Other(_) => {
-                Refusal::Unproven
+            Self::ContentType | Self::Unsupported | Self::PushNotSupported | Self::TaskNotFound => {
+                Refusal::Declined
             }
+            Self::InvalidParams
+            | Self::TaskNotCancelable
+            | Self::InvalidResponse
+            | Self::Internal
+            | Self::Other(_) => Refusal::Unproven,
         }
     }
 
-    /// Whether the peer says, in one way or another, that nothing was executed.
+    /// Whether the peer refused the message, in one way or the other, before anything was executed.
     #[must_use]
     pub const fn nothing_ran(self) -> bool {
         !matches!(self.refusal(), Refusal::Unproven)
@@ -222,14 +236,14 @@ mod tests {
     }
 
     #[test]
-    fn only_a_refused_frame_proves_that_nothing_ran() {
+    fn what_each_error_proves_about_the_work() {
         for (code, refusal) in [
             (-32700, Refusal::Unseen),
             (-32600, Refusal::Unseen),
             (-32601, Refusal::Unseen),
             (-32008, Refusal::Unseen),
             (-32009, Refusal::Unseen),
-            (-32602, Refusal::Declined),
+            (-32602, Refusal::Unproven),
             (-32005, Refusal::Declined),
             (-32004, Refusal::Declined),
             (-32003, Refusal::Declined),
@@ -244,6 +258,24 @@ mod tests {
             assert_eq!(c.nothing_ran(), refusal != Refusal::Unproven);
             assert_eq!(c.is_about_dialect(), code == -32601 || code == -32009);
         }
+    }
+
+    #[test]
+    fn invalid_parameters_prove_that_nothing_ran_only_if_they_are_named() {
+        let violations = json!([{"field":"message.messageId","description":"missing"}]);
+        for (data, refusal) in [
+            (
+                json!([{"@type":"type.googleapis.com/google.rpc.BadRequest","fieldViolations":violations}]),
+                Refusal::Declined,
+            ),
+            (json!([{"fieldViolations":[]}]), Refusal::Unproven),
+            (json!(null), Refusal::Unproven),
+        ] {
+            let e = RpcError::read(&json!({"code":-32602,"data":data}));
+            assert_eq!(e.refusal(Some(200)), refusal);
+        }
+        let e = RpcError::read(&json!({"code":-32603,"data":[{"fieldViolations":violations}]}));
+        assert_eq!(e.refusal(None), Refusal::Unproven);
     }
 
     #[test]

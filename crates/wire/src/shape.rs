@@ -1,6 +1,6 @@
 //! Tells by its shape what an object of a peer is, whichever dialect it was written in.
 //!
-//! In order: a 1.0 wrapper with exactly one member; a 0.2/0.3 object by `kind`; a 0.1 object by its members.
+//! In order: a 0.2/0.3 object by its `kind`; a 1.0 wrapper with exactly one member; a 0.1 object by its members.
 //! What fits none, or fits two, is nothing that we know.
 
 use serde_json::{Map, Value};
@@ -20,14 +20,17 @@ impl Shape {
     /// `None` for anything that isn't plainly one of these, or that lacks its id.
     pub(crate) fn of(value: &Value) -> Option<Self> {
         let m = value.as_object()?;
+        if let Some(kind) = m.text("kind") {
+            return Kind::named(kind)?.read(m);
+        }
         let wrapped: Vec<(Kind, &Map<String, Value>)> = Kind::WRAPPERS
             .into_iter()
             .filter_map(|(name, kind)| Some((kind, m.object(name)?)))
             .filter(|(_, inner)| !inner.is_empty())
             .collect();
-        match wrapped.as_slice() {
-            [(kind, inner)] => kind.read(inner),
-            [] => Kind::of(m)?.read(m),
+        match (wrapped.as_slice(), Kind::bare(m)) {
+            ([(kind, inner)], None) => kind.read(inner),
+            ([], Some(kind)) => kind.read(m),
             _ => None,
         }
     }
@@ -49,17 +52,19 @@ impl Kind {
         ("artifactUpdate", Self::Artifact),
     ];
 
-    fn of(m: &Map<String, Value>) -> Option<Self> {
-        let has = |name| m.object(name).is_some();
-        if let Some(kind) = m.text("kind") {
-            return match kind.to_ascii_lowercase().replace('_', "-").as_str() {
-                "task" => Some(Self::Task),
-                "message" => Some(Self::Message),
-                "status-update" => Some(Self::Status),
-                "artifact-update" => Some(Self::Artifact),
-                _ => None,
-            };
+    fn named(kind: &str) -> Option<Self> {
+        match kind.to_ascii_lowercase().replace('_', "-").as_str() {
+            "task" => Some(Self::Task),
+            "message" => Some(Self::Message),
+            "status-update" => Some(Self::Status),
+            "artifact-update" => Some(Self::Artifact),
+            _ => None,
         }
+    }
+
+    /// By its members alone, as 0.1 has no other way.
+    fn bare(m: &Map<String, Value>) -> Option<Self> {
+        let has = |name| m.object(name).is_some();
         let names_task = m.text("taskId").is_some();
         if has("artifact") {
             return Some(Self::Artifact);

@@ -193,6 +193,21 @@ fn o_send_07_a_result_that_fits_no_shape_is_refused_and_not_quoted() {
 }
 
 #[test]
+fn o_card_12_a_page_instead_of_an_answer_is_refused_and_not_quoted() {
+    let page = b"<!doctype html><title>Bad Request</title>secret";
+    assert_eq!(
+        send_answer(page, &Limits::default()).unwrap_err().to_string(),
+        "the body isn't JSON (line 1, column 1)"
+    );
+}
+
+#[test]
+fn o_strm_09_an_error_hidden_in_a_result_is_no_success() {
+    assert!(sent(&json!({"error":"task timed out"})).is_err());
+    assert!(sent(&json!({"error":"task timed out","role":"agent"})).is_err());
+}
+
+#[test]
 fn o_send_09_the_text_of_a_task_that_ended_badly_is_a_reason_and_never_an_output() {
     for state in ["failed", "rejected", "canceled"] {
         let t = task(

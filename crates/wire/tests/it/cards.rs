@@ -237,6 +237,24 @@ fn a_pin_takes_only_what_claims_that_version() {
 }
 
 #[test]
+fn an_older_field_of_a_hybrid_card_counts_if_it_claims_another_dialect() {
+    let c = json!({"name":"p","url":"https://peer.test/rpc","protocolVersion":"0.3.0","supportedInterfaces":[one("https://peer.test/rpc","JSONRPC","1.0")]});
+    assert_eq!(chosen(&c).dialect, Some(Dialect::V1_0));
+    assert_eq!(card(&c).choose(ProtocolPin::V0_3).unwrap().version, "0.3.0");
+}
+
+#[test]
+fn o_card_09_a_version_written_as_a_number_is_a_claim() {
+    for (version, dialect) in
+        [(json!(1.0), Dialect::V1_0), (json!(1), Dialect::V1_0), (json!(0.3), Dialect::V0_3)]
+    {
+        let c = json!({"name":"p","supportedInterfaces":[{"url":"https://peer.test/rpc","protocolBinding":"JSONRPC","protocolVersion":version}]});
+        assert_eq!(chosen(&c).dialect, Some(dialect));
+        assert!(!chosen(&c).version.is_empty());
+    }
+}
+
+#[test]
 fn o_card_10_the_tenant_of_the_chosen_interface_is_kept_exactly() {
     let mut i = one("https://peer.test/rpc", "JSONRPC", "1.0");
     i["tenant"] = json!("acme-7");

@@ -70,6 +70,14 @@ fn o_push_03_all_shapes_are_told_apart() {
 }
 
 #[test]
+fn a_stray_member_does_not_change_what_a_kind_says() {
+    let p = push(
+        &json!({"kind":"task","id":"t1","status":{"state":"working"},"message":{"taskId":"t2","parts":[{"text":"done"}]}}),
+    );
+    assert_eq!((p.names_task(), p.claims()), (Some("t1"), Claim::Progress));
+}
+
+#[test]
 fn o_push_03_a_status_event_carries_no_output_but_a_whole_task_does() {
     let PushEvent::Task(t) = push(&json!({"task":{"id":"t1","status":{"state":"TASK_STATE_COMPLETED"},"artifacts":[{"artifactId":"a","parts":[{"text":"ok"}]}]}})).event else {
         panic!("no task")
@@ -111,6 +119,8 @@ fn what_can_not_be_told_claims_nothing() {
         json!({"task":{"status":{"state":"completed"}}}),
         json!({"statusUpdate":{"status":{"state":"completed"}}}),
         json!({"task":{"id":"t1","status":{"state":"completed"}},"statusUpdate":{"taskId":"t2","status":{"state":"completed"}}}),
+        // Two things at once.
+        json!({"id":"t1","status":{"state":"working"},"message":{"taskId":"t2","role":"ROLE_AGENT","parts":[{"text":"x"}]}}),
         json!({"jsonrpc":"2.0","id":1,"error":{"code":-32603}}),
         json!({"jsonrpc":"2.0","id":1,"result":null}),
     ] {

@@ -3,6 +3,7 @@
 use exeat_core::payload::{Content, Part, Payload, canonical};
 use exeat_wire::Dialect;
 use exeat_wire::request::{self, ListFrame, PushConfig, Request, SendFrame, TaskFrame};
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 fn body(r: &Request) -> Value {
@@ -285,4 +286,17 @@ fn o_push_11_neither_the_callback_s_secret_nor_content_shows_in_debug_text() {
         !shown.contains("ec1.k.1.m") && !shown.contains("callback/x") && !shown.contains("hush"),
         "{shown}"
     );
+}
+
+proptest! {
+    #[test]
+    fn whatever_was_approved_is_what_a_1_0_peer_receives(text in any::<String>(), n in any::<f64>(), i in any::<i32>(), key in any::<String>()) {
+        let payload = Payload {
+            parts: vec![Part::text(text.clone()), Part::data(json!({ key: [n, i], "text": text })), Part::of(Content::Url(text))],
+            artifacts: Vec::new(),
+        };
+        let sent = request::send(Dialect::V1_0, &bare(&payload.parts));
+        let received = body(&sent)["params"]["message"]["parts"].clone();
+        prop_assert_eq!(canonical(&json!({ "parts": received })), payload.bytes());
+    }
 }
