@@ -16,7 +16,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use exeat_core::gate::exeat::{CancelPermit, Exeat, Interface, Look, LookFor, Parcel};
 use exeat_core::id::ContextId;
-use exeat_core::payload::{Limits, Payload, Sha256Digest};
+use exeat_core::payload::{Limits, Payload};
 use exeat_core::reason::ReasonCode;
 use exeat_core::registry::PushChoice;
 use exeat_core::time::{Monotonic, Span};
@@ -26,7 +26,7 @@ use exeat_wire::request::{ListFrame, PushConfig, SendFrame, TaskFrame};
 use exeat_wire::{Dialect, ErrorClass, RpcError, request};
 use secrecy::SecretString;
 
-use self::cards::{Cards, Lifetimes, NoCard};
+use self::cards::{Cards, Lifetimes};
 use self::contact::{Contact, Got};
 use self::outcome::{Sent, Status};
 use crate::connect::{BadTls, Dialer, tls};
@@ -308,24 +308,6 @@ fn error_line(e: &RpcError, status: u16) -> String {
     format!("the agent answered error {code} (HTTP {status}): {}", e.message)
 }
 
-/// A report of an attempt that stopped before its message was written.
-fn stopped(why: &choose::Stopped) -> SendReport {
-    match why {
-        choose::Stopped::Because { outcome, detail, card } => {
-            let mut report = SendReport::bare(outcome.clone(), detail.clone());
-            report.card = *card;
-            report
-        }
-        choose::Stopped::Other { interface, card } => {
-            let detail = format!("the card offers {}, which the decision was not about", interface.url);
-            let mut report = SendReport::bare(SendOutcome::OtherInterface(interface.clone()), detail);
-            report.interface = Some(interface.clone());
-            report.card = Some(*card);
-            report
-        }
-    }
-}
-
 #[async_trait]
 impl Transport for A2a {
     async fn send(&self, exeat: Exeat) -> SendReport {
@@ -339,7 +321,7 @@ impl Transport for A2a {
         };
         match self.choose(parcel, not_after).await {
             Ok(chosen) => self.deliver(parcel, &payload, &chosen, not_after).await,
-            Err(why) => stopped(&why),
+            Err(stopped) => *stopped,
         }
     }
 
@@ -380,17 +362,5 @@ fn recorded(interface: &exeat_wire::Interface) -> Interface {
         binding: interface.binding.name().to_owned(),
         version: interface.version.clone(),
         tenant: interface.tenant.clone(),
-    }
-}
-
-impl From<NoCard> for choose::Stopped {
-    fn from(none: NoCard) -> Self {
-        let (outcome, detail) = match none {
-            NoCard::Refused { code, detail } | NoCard::Never { code, detail } => {
-                (SendOutcome::Impossible(code), detail)
-            }
-            NoCard::Later { code, detail } => (SendOutcome::NotSent(code), detail),
-        };
-        Self::Because { outcome, detail, card: None::<Sha256Digest> }
     }
 }

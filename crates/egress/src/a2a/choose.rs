@@ -8,7 +8,7 @@ use exeat_core::payload::Sha256Digest;
 use exeat_core::reason::ReasonCode;
 use exeat_core::registry::{AgentEntry, ProtocolPin};
 use exeat_core::time::Monotonic;
-use exeat_core::transport::SendOutcome;
+use exeat_core::transport::{SendOutcome, SendReport};
 use exeat_wire::Dialect;
 use exeat_wire::card::{Card, NoCommonInterface, card_candidates, try_next};
 use http::StatusCode;
@@ -34,23 +34,29 @@ pub(super) struct Chosen {
     pub(super) pushes: bool,
 }
 
-/// Why no message was written.
-#[derive(Debug)]
-pub(super) enum Stopped {
-    /// This.
-    Because { outcome: SendOutcome, detail: String, card: Option<Sha256Digest> },
-    /// The card offers another interface than the decision was bound to.
-    Other { interface: Interface, card: Sha256Digest },
+/// The report of an attempt that stopped before its message was written: nothing will run, whatever we try.
+fn never(code: ReasonCode, detail: impl ToString) -> Box<SendReport> {
+    Box::new(SendReport::bare(SendOutcome::Impossible(code), detail.to_string()))
 }
 
-fn never(code: ReasonCode, detail: impl ToString) -> Stopped {
-    Stopped::Because { outcome: SendOutcome::Impossible(code), detail: detail.to_string(), card: None }
+fn without_card(none: NoCard) -> Box<SendReport> {
+    let (outcome, detail) = match none {
+        NoCard::Refused { code, detail } | NoCard::Never { code, detail } => {
+            (SendOutcome::Impossible(code), detail)
+        }
+        NoCard::Later { code, detail } => (SendOutcome::NotSent(code), detail),
+    };
+    Box::new(SendReport::bare(outcome, detail))
 }
 
 impl A2a {
     /// Fetches the card if the kept one is old and chooses the interface. What doesn't fit a kept card is held
     /// against a fresh one, once.
-    pub(super) async fn choose(&self, parcel: &Parcel, not_after: Monotonic) -> Result<Chosen, Stopped> {
+    pub(super) async fn choose(
+        &self,
+        parcel: &Parcel,
+        not_after: Monotonic,
+    ) -> Result<Chosen, Box<SendReport>> {
         let (org, agent) = (&parcel.attempt.org, &*parcel.agent);
         let entry = entry_of(agent).map_err(|e| never(ReasonCode::EndpointNotAllowed, e))?;
         let credential = self
@@ -64,7 +70,7 @@ impl A2a {
             let now = self.connector.now();
             let within = Duration::from(not_after.left(now));
             let (card, came) = self.cards.card(&key, want, now, within, fetch).await;
-            let card: Arc<Card> = card?;
+            let card: Arc<Card> = card.map_err(without_card)?;
             match self.fit(&card, parcel, &entry) {
                 Ok((interface, target)) => break (card, interface, target),
                 Err(_) if came == Came::Kept => want = Want::Fresh,
@@ -89,11 +95,11 @@ impl A2a {
         card: &Card,
         parcel: &Parcel,
         entry: &Entry,
-    ) -> Result<(exeat_wire::Interface, Target), Stopped> {
-        let stop = |code, detail: String| Stopped::Because {
-            outcome: SendOutcome::Impossible(code),
-            detail,
-            card: Some(card.digest()),
+    ) -> Result<(exeat_wire::Interface, Target), Box<SendReport>> {
+        let stop = |code, detail: String| {
+            let mut report = never(code, detail);
+            report.card = Some(card.digest());
+            report
         };
         let platform = self.connector.platform();
         let pin = match parcel.agent.posture.protocol {
@@ -118,7 +124,10 @@ impl A2a {
             Bound::Origin(origin) => origin.parse().ok().as_ref() == Some(target.origin()),
         };
         if !is_bound {
-            return Err(Stopped::Other { interface: found, card: card.digest() });
+            let detail = format!("the card offers {}, which the decision was not about", found.url);
+            let mut report = SendReport::bare(SendOutcome::OtherInterface(found.clone()), detail);
+            (report.interface, report.card) = (Some(found), Some(card.digest()));
+            return Err(Box::new(report));
         }
         match &parcel.skill {
             Some(skill) if !card.offers(skill) => {

@@ -20,6 +20,8 @@ const LONGEST_ID: usize = 512;
 const MOST_MESSAGE_IDS: usize = 256;
 /// An agent that says `Retry-After` in a form that isn't read (a date) gets this pause.
 const UNREAD_PAUSE: Span = Span::of_secs(30);
+/// An agent that is busy and asks for no pause is tried again after our own; nothing is tried again at once.
+const OWN_PAUSE: Span = Span::of_millis(1);
 /// However long it asks for, it is asked again after this.
 const LONGEST_PAUSE: Span = Span::of_secs(3600);
 
@@ -71,7 +73,7 @@ pub(super) fn status(status: StatusCode) -> Status {
 pub(super) fn pause(retry_after: Option<&str>) -> Option<Span> {
     let text = retry_after?.trim();
     let pause = text.parse().map_or(UNREAD_PAUSE, Span::of_secs);
-    Some(pause.min(LONGEST_PAUSE))
+    Some(pause.clamp(OWN_PAUSE, LONGEST_PAUSE))
 }
 
 /// The outcome by status alone.
@@ -79,7 +81,7 @@ pub(super) fn by_status(code: StatusCode, retry_after: Option<&str>) -> SendOutc
     match status(code) {
         Status::Busy => SendOutcome::Refused {
             code: ReasonCode::SendRefused,
-            after: Some(pause(retry_after).unwrap_or(Span::ZERO)),
+            after: Some(pause(retry_after).unwrap_or(OWN_PAUSE)),
         },
         Status::Refused => SendOutcome::Refused { code: ReasonCode::SendRefused, after: None },
         Status::Broke => SendOutcome::Ambiguous,

@@ -38,6 +38,7 @@ fn each_status_is_read_by_whether_the_agent_can_have_acted() {
         (429, Some("7"), busy(7)),
         (503, Some("1"), busy(1)),
         (503, None, busy(0)),
+        (503, Some("0"), busy(0)),
         (408, None, busy(0)),
         (425, None, busy(0)),
         (503, Some("Fri, 31 Dec 1999 23:59:59 GMT"), busy(30)),
