@@ -1,0 +1,232 @@
+//! The commands that govern: what they ask of the API, what they print, and with which code they end.
+
+use serde_json::{Value, json};
+
+use crate::exeat::{command, exeat, ran};
+use crate::server::{Reply, Seen, Server, problem};
+
+const ID: &str = "0197f3a0-0000-7000-8000-000000000001";
+
+fn agent() -> Value {
+    json!({"key": "a", "version": 3, "status": "pending_review", "posture_digest": "sha256:aa", "signed_by": [],
+        "url": "http://x", "ceiling": {"level": "internal", "tags": []}, "halted": false,
+        "price": {"estimate_microusd": 0, "cap_microusd": null, "rule": "estimate"}})
+}
+
+#[test]
+fn an_agent_is_made_only_if_it_is_new_and_changed_only_if_nobody_else_did() {
+    let server = Server::start(|_| Reply::Json(201, agent()));
+    let got = exeat(&server.url, &["agent", "add", "a", "--url", "http://x", "--ceiling", "internal"]);
+    assert_eq!((got.code, got.out.as_str()), (0, "a pending_review\n"));
+    assert!(got.err.contains("exeat agent sign a"));
+    let put = &server.seen("PUT /api/v1/agents/a")[0];
+    assert_eq!(put.header("if-none-match"), "*");
+    assert_eq!(put.json(), json!({"url": "http://x", "ceiling": {"level": "internal", "tags": []}}));
+    assert_eq!(exeat(&server.url, &["agent", "set", "a", "--price", "7"]).code, 0);
+    let put = &server.seen("PUT /api/v1/agents/a")[1];
+    assert_eq!(put.header("if-match"), "\"3\"");
+    assert_eq!(put.json()["price"]["estimate_microusd"], 7);
+    assert!(put.json().get("version").is_none());
+}
+
+#[test]
+fn a_signature_covers_the_posture_that_was_shown() {
+    let server = Server::start(|r: &Seen| match r.line.as_str() {
+        "POST /api/v1/agents/a/sign" => {
+            let mut signed = agent();
+            signed["status"] = json!("active");
+            signed["signed_by"] = json!(["admin"]);
+            Reply::Json(200, signed)
+        }
+        _ => Reply::Json(200, agent()),
+    });
+    let got = exeat(&server.url, &["agent", "sign", "a"]);
+    assert_eq!((got.code, got.out.as_str()), (0, "a active, signed by admin\n"));
+    assert!(got.err.contains("sha256:aa") && got.err.contains("http://x"), "{}", got.err);
+    let body = server.seen("POST")[0].json();
+    assert_eq!(body, json!({"version": 3, "posture_digest": "sha256:aa"}));
+    let got = exeat(&server.url, &["agent", "sign", "a", "--version", "2"]);
+    assert_eq!(got.code, 3);
+    assert!(got.err.starts_with("error: version_conflict: a is at version 3, not 2"), "{}", got.err);
+    assert_eq!(server.seen("POST").len(), 1);
+}
+
+fn approval() -> Value {
+    json!({"approval_id": ID, "status": "pending", "dir": "a2a_egress", "to": "agent:a", "digest": "sha256:dd",
+        "label": {"level": "internal", "tags": []}, "content": "{\"parts\":[{\"text\":\"hi\u{202e}\"}]}",
+        "payload": {"text": "hi\u{202e}"}, "roles": ["ops"], "price_microusd": 0})
+}
+
+fn approvals() -> Server {
+    Server::start(|r: &Seen| match r.line.as_str() {
+        l if l.starts_with("POST") => {
+            let mut decided = approval();
+            decided["status"] = json!(if l.ends_with("/deny") { "denied" } else { "approved" });
+            Reply::Json(200, decided)
+        }
+        l if l.contains("/approvals?") => {
+            Reply::Json(200, json!({"items": [approval()], "next_cursor": null}))
+        }
+        _ => Reply::Json(200, approval()),
+    })
+}
+
+#[test]
+fn without_a_terminal_nothing_is_approved_unless_told_so() {
+    let server = approvals();
+    let got = exeat(&server.url, &["approval", "approve", ID]);
+    assert_eq!((got.code, got.out.as_str()), (2, ""));
+    assert!(got.err.contains("--digest") && got.err.contains("--yes"), "{}", got.err);
+    let got = exeat(&server.url, &["approval", "approve", ID, "--digest", "sha256:other"]);
+    assert_eq!(got.code, 3);
+    assert!(got.err.contains("digest_mismatch"));
+    assert!(server.seen("POST").is_empty());
+}
+
+#[test]
+fn a_decision_carries_the_digest_that_was_seen() {
+    let server = approvals();
+    let got = exeat(&server.url, &["approval", "approve", ID, "--yes"]);
+    assert_eq!((got.code, got.out), (0, format!("approved {ID}\n")));
+    assert_eq!(exeat(&server.url, &["approval", "approve", ID, "--digest", "sha256:dd"]).code, 0);
+    assert_eq!(
+        exeat(&server.url, &["approval", "deny", ID, "--reason", "no", "--json"]).json()["status"],
+        "denied"
+    );
+    let bodies: Vec<_> = server.seen("POST").iter().map(Seen::json).collect();
+    assert_eq!(bodies[0], json!({"digest": "sha256:dd"}));
+    assert_eq!(bodies[1], json!({"digest": "sha256:dd"}));
+    assert_eq!(bodies[2], json!({"digest": "sha256:dd", "reason": "no"}));
+}
+
+#[test]
+fn an_approval_shows_what_cannot_be_seen() {
+    let got = exeat(&approvals().url, &["approval", "show", ID]);
+    assert!(got.out.contains("│ hi\\u{202E}"), "{}", got.out);
+    assert!(got.out.contains(r#"│ {"parts":[{"text":"hi\u{202E}"}]}"#), "{}", got.out);
+    let listed = exeat(&approvals().url, &["approval", "list"]);
+    assert!(listed.out.lines().nth(1).unwrap().starts_with(ID), "{}", listed.out);
+}
+
+#[test]
+fn lists_are_read_page_by_page() {
+    let server = Server::start(|r: &Seen| {
+        if r.line.contains("cursor=two") {
+            return Reply::Json(200, json!({"items": [{"task_id": "t3"}], "next_cursor": null}));
+        }
+        Reply::Json(200, json!({"items": [{"task_id": "t1"}, {"task_id": "t2"}], "next_cursor": "two"}))
+    });
+    let got = exeat(&server.url, &["task", "list", "--json"]).json();
+    assert_eq!(got["items"].as_array().unwrap().len(), 3);
+    assert_eq!(got["next_cursor"], Value::Null);
+    let got = exeat(&server.url, &["task", "list", "--limit", "2", "--json"]).json();
+    assert_eq!((got["items"].as_array().unwrap().len(), &got["next_cursor"]), (2, &json!("two")));
+}
+
+#[test]
+fn faults_of_a_workflow_are_printed_where_they_are() {
+    let server = Server::start(|_| {
+        let errors = json!([{"line": 3, "column": 9, "message": "unknown step `x`"}]);
+        Reply::Json(
+            422,
+            json!({"code": "bad_workflow", "detail": "1 fault", "errors": errors, "status": 422}),
+        )
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("w.yaml");
+    std::fs::write(&file, "name: invoice\nsteps: {}\n").unwrap();
+    let path = file.to_str().unwrap();
+    let got = exeat(&server.url, &["workflow", "check", path]);
+    assert_eq!((got.code, got.out.as_str()), (3, ""));
+    assert_eq!(got.err, format!("{path}:3:9: unknown step `x`\nerror: bad_workflow: 1 fault\n"));
+    let put = &server.seen("PUT")[0];
+    assert_eq!(put.line, "PUT /api/v1/workflows/invoice?dry_run=1");
+    assert_eq!(
+        (put.header("content-type"), put.body.as_str()),
+        ("application/yaml", "name: invoice\nsteps: {}\n")
+    );
+    let got = exeat(&server.url, &["workflow", "push", path, "--json"]);
+    assert_eq!(serde_json::from_str::<Value>(&got.err).unwrap()["errors"][0]["line"], 3);
+    assert_eq!(server.seen("PUT")[1].line, "PUT /api/v1/workflows/invoice");
+}
+
+#[test]
+fn a_ledger_that_does_not_verify_exits_4() {
+    let verification = |ok: bool| {
+        let bad = if ok { Value::Null } else { json!({"seq": 7, "why": "hash"}) };
+        json!({"verified": ok, "records": 9, "head": "00", "checkpoint": null, "first_bad": bad, "edges": 4,
+            "costs_balanced": true})
+    };
+    let good = Server::start(move |_| Reply::Json(200, verification(true)));
+    assert_eq!(exeat(&good.url, &["audit", "verify", "--json"]).json(), verification(true));
+    let bad = Server::start(move |_| Reply::Json(200, verification(false)));
+    let got = exeat(&bad.url, &["audit", "verify", "--json"]);
+    assert_eq!((got.code, got.json()), (4, verification(false)));
+    assert!(got.err.contains("record 7: hash"));
+    assert_eq!(exeat(&bad.url, &["audit", "verify", "--key", "other"]).code, 4);
+    assert_eq!(bad.seen("GET")[1].header("authorization"), "Bearer other");
+}
+
+#[test]
+fn an_export_comes_through_byte_for_byte() {
+    let lines = "{\"export\":\"exeat-ledger-v1\"}\n{\"record\":{\"n\":1.0},\"hash\":\"ü\"}\n";
+    let server = Server::start(move |_| Reply::Text("application/jsonl", lines.to_owned()));
+    for json in [&[][..], &["--json"]] {
+        let got = exeat(&server.url, &[&["audit", "export"], json].concat());
+        assert_eq!((got.code, got.out.as_str()), (0, lines));
+    }
+}
+
+#[test]
+fn a_refusal_is_one_line_or_the_problem_as_it_came() {
+    let server = Server::start(|_| problem(403, "scope_missing", "this needs operator"));
+    let got = exeat(&server.url, &["egress", "on"]);
+    assert_eq!((got.code, got.out.as_str()), (3, ""));
+    assert_eq!(got.err, "error: scope_missing: this needs operator; do better\n");
+    let got = exeat(&server.url, &["egress", "on", "--json"]);
+    let sent: Value = serde_json::from_str(&got.err).unwrap();
+    assert_eq!((got.code, &sent["code"], &sent["status"]), (3, &json!("scope_missing"), &json!(403)));
+    let got = exeat(&server.url, &["egress", "sideways", "--json"]);
+    assert_eq!(
+        (got.code, serde_json::from_str::<Value>(&got.err).unwrap()["code"].clone()),
+        (2, json!("usage"))
+    );
+}
+
+#[test]
+fn a_key_that_lies_about_is_offered_to_this_machine_only() {
+    let server = Server::start(|_| Reply::Json(200, json!({"mode": "off"})));
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("admin.key"), "exk_admin_x\n").unwrap();
+    let show = |data: &std::path::Path| {
+        let mut c = command(&server.url, &["egress", "show"]);
+        ran(c.env_remove("EXEAT_KEY").env("EXEAT_DATA", data))
+    };
+    assert_eq!(show(dir.path()).code, 0);
+    assert_eq!(show("/nowhere".as_ref()).code, 0);
+    let sent: Vec<_> = server.seen("GET").iter().map(|r| r.header("authorization").to_owned()).collect();
+    assert_eq!(sent, ["Bearer exk_admin_x", ""]);
+    let at = format!("@{}", dir.path().join("admin.key").display());
+    assert_eq!(exeat(&server.url, &["egress", "show", "--key", &at]).code, 0);
+    assert_eq!(server.seen("GET")[2].header("authorization"), "Bearer exk_admin_x");
+}
+
+#[test]
+fn a_key_is_shown_once_alone_on_stdout() {
+    let server = Server::start(|_| Reply::Json(201, json!({"key_id": "k1", "key": "exk_k1_s"})));
+    let line = ["key", "create", "--name", "ci", "--scope", "requester", "--worker-role", "writer"];
+    let got = exeat(&server.url, &line);
+    assert_eq!((got.code, got.out.as_str()), (0, "exk_k1_s\n"));
+    let body = server.seen("POST /api/v1/keys")[0].json();
+    assert_eq!(body, json!({"name": "ci", "scopes": ["requester"], "worker_roles": ["writer"]}));
+}
+
+#[test]
+fn the_help_names_every_group_and_the_exit_codes() {
+    let got = exeat("http://127.0.0.1:1", &["--help"]);
+    assert_eq!((got.code, got.err.as_str()), (0, ""));
+    insta::assert_snapshot!("help", got.out.replace(env!("CARGO_PKG_VERSION"), "VERSION"));
+    assert_eq!(exeat("http://127.0.0.1:1", &[]).code, 2);
+    let bash = exeat("http://127.0.0.1:1", &["completions", "bash"]);
+    assert!(bash.code == 0 && bash.out.contains("delegate"));
+}
