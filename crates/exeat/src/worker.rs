@@ -33,15 +33,15 @@ const POLL_S: u64 = 20;
 /// Turn any command into a worker of a role
 #[derive(Debug, Args)]
 #[command(after_help = "\
-For each piece of work CMD is run once. It gets the work on stdin as one line of JSON (`input`, `kind`, `may`,
-`continuation`, `replies` and more), and EXEAT_TASK_ID, EXEAT_STEP, EXEAT_DELIVERY in its environment. It prints
-one JSON object with one of:
+For each piece of work CMD is run once. It gets the work on stdin as one line of JSON (`input`,
+`kind`, `may`, `continuation`, `replies` and more), and EXEAT_TASK_ID, EXEAT_STEP and
+EXEAT_DELIVERY in its environment. It prints one JSON object with one of:
 
   {\"output\": …, \"cost_microusd\"?: N}
   {\"suspend\": {\"continuation\": …, \"delegations\": [{\"id\": …, \"to\": …, \"input\": …}]}}
   {\"fail\": {\"reason\": \"…\", \"retry\": true}}
 
-If it exits with another code than 0, that is a failure with the end of its stderr as the reason, tried again
+Another exit code than 0 is a failure, with the end of stderr as its reason; it is tried again
 unless the code is 65. With --text stdin is the input's text, and stdout the output's.
 
 Examples:

@@ -20,10 +20,15 @@ pub(crate) enum Agent {
     Sign(Sign),
     List(List),
     Show(Named),
+    /// Deny new hops to it
     Disable(Act),
+    /// Undo `disable`
     Enable(Act),
+    /// Deny it for good; it isn't even looked at any more
     Revoke(Act),
+    /// Let hops to it wait; none is denied
     Halt(Act),
+    /// Undo `halt`
     Resume(Act),
 }
 
@@ -34,7 +39,8 @@ Here --url is the agent's; name the server with --server or before the command.
 
 Examples:
   exeat agent add auditor --url https://agent.example --ceiling internal
-  exeat agent add local --url http://127.0.0.1:9000 --plaintext --allow-cidr 127.0.0.0/8 --ceiling internal
+  exeat agent add local --url http://127.0.0.1:9000 --ceiling internal \\
+      --plaintext --allow-cidr 127.0.0.0/8
   exeat agent add paid --url https://agent.example/card.json --ceiling internal+eu \\
       --credential env:AGENT_KEY --header X-API-Key --price 4000 --dedup message_id")]
 pub(crate) struct Add {
@@ -180,7 +186,6 @@ pub(crate) struct Named {
     key: AgentKey,
 }
 
-/// Disable: new hops are denied; enable: undo that; revoke: for good; halt: hops wait; resume: undo that
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  exeat agent halt auditor --reason 'answers look odd'")]
 pub(crate) struct Act {

@@ -24,17 +24,20 @@ pub(crate) enum Wait {
 /// The server sends a comment every 15 s; three missed are a dead connection.
 const SILENCE: Duration = Duration::from_secs(45);
 
-/// Follows a task to its end. `tell` gets each event once, in order.
+/// Follows a task to its end. `known` is the task as the server gave it, if it did: then the server was there,
+/// and is waited for as long as the patience lasts. `tell` gets each event once, in order.
 ///
 /// # Errors
 /// If the server refuses, or was never reached.
 pub(crate) async fn to_end(
     session: &Session,
     task_id: &str,
+    known: Option<Value>,
     patience: Option<Duration>,
     tell: &mut dyn FnMut(&Event) -> Result<(), Failure>,
 ) -> Result<Wait, Failure> {
-    let mut follow = Follow { session, task_id, last_event: None, seen: None, reached: false, misses: 0 };
+    let reached = known.is_some();
+    let mut follow = Follow { session, task_id, last_event: None, seen: known, reached, misses: 0 };
     let followed = match patience {
         Some(p) => tokio::time::timeout(p, follow.run(tell)).await.ok(),
         None => Some(follow.run(tell).await),

@@ -179,10 +179,10 @@ async fn hand_out(session: &Session, body: &Value, terms: &Terms) -> Result<Exit
         session.show.progress(&task::event_line(&event.event, &data));
         Ok(())
     };
-    match to_end(session, &id, terms.timeout.map(Into::into), &mut tell).await? {
+    match to_end(session, &id, Some(created), terms.timeout.map(Into::into), &mut tell).await? {
         Wait::Ended(ended) => give(session, &ended),
         Wait::TimedOut(seen) => {
-            let seen = seen.unwrap_or(created);
+            let seen = seen.unwrap_or_default();
             let show = &session.show;
             if show.is_json() {
                 show.json(&task::summary(&seen))?

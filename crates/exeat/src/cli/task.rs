@@ -186,7 +186,7 @@ impl Watch {
                 show.text(&task::event_line(&event.event, &data))
             }
         };
-        match to_end(session, &id, self.timeout.map(Into::into), &mut tell).await? {
+        match to_end(session, &id, None, self.timeout.map(Into::into), &mut tell).await? {
             Wait::Ended(ended) => verdict(&ended),
             Wait::TimedOut(seen) => {
                 if show.is_json() {

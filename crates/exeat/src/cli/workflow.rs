@@ -17,13 +17,14 @@ use crate::show::task::pretty;
 /// Check and push workflows
 #[derive(Debug, Subcommand)]
 pub(crate) enum Workflow {
+    /// Store a definition: a new version, if it differs from the latest
     Push(File),
+    /// Check a definition; nothing changes
     Check(File),
     List(List),
     Show(Show),
 }
 
-/// A definition in a file; `check` changes nothing, `push` makes a new version if it differs
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Faults are printed as FILE:LINE:COLUMN: MESSAGE.

@@ -199,10 +199,14 @@ async fn take_end(from: Option<impl AsyncRead + Unpin>, end: &mut Vec<u8>) {
     }
 }
 
-/// Bytes whose first character may be cut, as text.
+/// The end of what was complained, at most [`STDERR_BYTES`] of whole characters. What isn't UTF-8 grows as
+/// it is replaced, and is cut once more.
 fn readable_end(end: &[u8]) -> String {
-    let cut = end.iter().take_while(|b| **b & 0xC0 == 0x80).count().min(3);
-    String::from_utf8_lossy(end.get(cut..).unwrap_or_default()).trim().to_owned()
+    let broken = end.iter().take_while(|b| **b & 0xC0 == 0x80).count().min(3);
+    let text = String::from_utf8_lossy(end.get(broken..).unwrap_or_default());
+    let over = text.len().saturating_sub(STDERR_BYTES);
+    let start = (over..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+    text.get(start..).unwrap_or_default().trim().to_owned()
 }
 
 #[cfg(test)]
@@ -249,6 +253,13 @@ mod tests {
         let got = got.await;
         assert!(got.stderr.len() <= STDERR_BYTES);
         assert!(got.stderr.starts_with('ü') && got.stderr.ends_with("üend"));
+    }
+
+    #[test]
+    fn complaints_that_are_not_text_stay_within_their_bound() {
+        assert!(readable_end(&[0xFF; STDERR_BYTES]).len() <= STDERR_BYTES);
+        assert_eq!(readable_end(b"\xBCx\n"), "x");
+        assert_eq!(readable_end(b""), "");
     }
 
     #[tokio::test]

@@ -300,6 +300,18 @@ fn what_the_server_refuses_becomes_a_failure_for_good() {
 }
 
 #[test]
+fn as_many_commands_run_at_once_as_may() {
+    let dir = tempfile::tempdir().unwrap();
+    let desk = Desk::open(&["a", "b"], |_| {});
+    let d = dir.path().display();
+    let script =
+        format!("t=$(cat); touch {d}/$t; until [ -e {d}/a ] && [ -e {d}/b ]; do sleep 0.05; done; echo $t");
+    let _worker = Worker::start(&desk, &["--text", "--concurrency", "2"], &script);
+    until("both are done, each of which waits for the other", || desk.settlements().len() == 2);
+    assert!(desk.settlements().iter().all(|(verb, _)| verb == "complete"));
+}
+
+#[test]
 fn told_to_stop_a_worker_finishes_what_runs_and_leases_no_more() {
     let dir = tempfile::tempdir().unwrap();
     let (began, go) = (dir.path().join("began"), dir.path().join("go"));
