@@ -6,8 +6,12 @@
 pub mod endpoint;
 pub mod gate;
 pub mod id;
+pub mod key;
 pub mod label;
 pub mod ledger;
 pub mod payload;
+pub mod reason;
+pub mod registry;
 pub mod time;
+pub mod transport;
 pub mod workflow;

@@ -1,0 +1,56 @@
+# `make` lists what there is. Everything a test needs is installed by `make test` itself.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)
+# Outside the clone, so that a fresh clone on a warm machine does not build the dependencies again.
+export CARGO_TARGET_DIR ?= $(CACHE)/exeat-target
+# Appended: a cargo that is already on the path stays the one in use.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+export PYTHONDONTWRITEBYTECODE := 1
+
+# Environments are named after what is in them: a change of the pins makes a new one, nothing is upgraded in place.
+environment = $(CACHE)/exeat-interop-$(shell sha256sum < $(1) | cut -c1-16)
+export EXEAT_INTEROP_PYTHON := $(call environment,interop/requirements.txt)/bin/python
+export EXEAT_LANGGRAPH_PYTHON := $(call environment,interop/requirements-langgraph.txt)/bin/python
+
+.NOTPARALLEL:
+.PHONY: help demo build test lint setup check-tree check-examples deny
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+demo: build ## build, then run the guided demo: two workers and a foreign agent, on this machine only
+	@"$(CARGO_TARGET_DIR)/debug/exeat" demo
+
+build: ## build the command `exeat` (debug)
+	@scripts/setup-test.sh build
+	cargo build --locked -p exeat
+
+test: setup lint check-examples ## install what is missing, then lint and run every test
+	@if cargo nextest --version >/dev/null 2>&1; then \
+	  echo "cargo nextest run --workspace --locked"; cargo nextest run --workspace --locked; \
+	else \
+	  echo "cargo test --workspace --lib --bins --tests --locked"; cargo test --workspace --lib --bins --tests --locked; \
+	fi
+	cargo test --doc --workspace --locked
+
+lint: check-tree ## formatting, clippy, file lengths; licences and bans if cargo-deny is there
+	cargo fmt --all -- --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	@if cargo deny --version >/dev/null 2>&1; then $(MAKE) --no-print-directory deny; fi
+
+setup: ## install what the tests need: compiler, runner, Python peers
+	@scripts/setup-test.sh
+
+check-tree: ## file lengths; no paths of a machine, no registry hosts
+	@scripts/check-tree.sh
+
+check-examples: ## try the examples against their real SDKs
+	"$(EXEAT_INTEROP_PYTHON)" -m unittest interop/tests/test_agents.py interop/tests/test_workers.py
+	"$(EXEAT_LANGGRAPH_PYTHON)" -m unittest interop/tests/test_langgraph.py
+
+deny: ## licences, bans and sources of the dependencies (needs cargo-deny)
+	cargo deny --locked --offline check bans licenses sources

@@ -1,0 +1,290 @@
+//! Permits: the exeat of one attempt, the look of one contact, the permit of one cancel.
+//!
+//! Promise: none of them exists before the commit that allows it. Each is built here and nowhere else,
+//! from proof that only a store hands out ([`AttemptLease`], [`Claim`]), and each is consumed by the
+//! transport. A process that slept past `not_after` sends nothing.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{CallbackId, ContextId, HopId, MessageId, OrgName};
+use crate::registry::AgentEntry;
+use crate::time::Monotonic;
+
+/// One interface of a foreign agent, as its card lists it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interface {
+    /// Where.
+    pub url: String,
+    /// `JSONRPC`, ….
+    pub binding: String,
+    /// As the card says: `1.0`, `0.3`, ….
+    pub version: String,
+    /// Echoed in each request where the card names one. Not our org.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+}
+
+/// What the decision bound the destination to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bound {
+    /// No card was seen before: the registered origin alone.
+    Origin(String),
+    /// This interface and no other.
+    Interface(Interface),
+}
+
+/// Where the agent shall push to. The token is a secret.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PushTarget {
+    /// Our callback door for this attempt.
+    pub url: String,
+    /// The token for it.
+    pub token: String,
+}
+
+impl std::fmt::Debug for PushTarget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PushTarget")
+    }
+}
+
+/// Which attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct AttemptId {
+    /// The tenant.
+    pub org: OrgName,
+    /// The hop.
+    pub hop: HopId,
+    /// The turn, from 1.
+    pub turn: u32,
+    /// The attempt, from 1 over all turns; fences the row.
+    pub n: u32,
+    /// Names it at the callback door.
+    pub callback: CallbackId,
+}
+
+/// Proof that an attempt's lease is durable. Not `Clone`; a store makes it when the commit holds.
+#[derive(Debug)]
+#[must_use = "a lease that is dropped is an attempt whose outcome nobody will know"]
+pub struct AttemptLease {
+    id: AttemptId,
+}
+
+impl AttemptLease {
+    /// The receipt of a durable lease. Only a store may call this, after its commit.
+    pub const fn receipted(id: AttemptId) -> Self {
+        Self { id }
+    }
+    /// Which attempt.
+    #[must_use]
+    pub const fn id(&self) -> &AttemptId {
+        &self.id
+    }
+}
+
+/// Proof that a due row is claimed by us. Not `Clone`; a store makes it when the claim holds.
+#[derive(Debug)]
+#[must_use = "a claim that is dropped holds its row back until it runs out"]
+pub struct Claim {
+    org: OrgName,
+    fence: u64,
+}
+
+impl Claim {
+    /// The receipt of a claim. Only a store may call this.
+    pub const fn receipted(org: OrgName, fence: u64) -> Self {
+        Self { org, fence }
+    }
+    /// The tenant.
+    #[must_use]
+    pub const fn org(&self) -> &OrgName {
+        &self.org
+    }
+    /// Rises with each claim.
+    #[must_use]
+    pub const fn fence(&self) -> u64 {
+        self.fence
+    }
+}
+
+/// What is to be sent: a pure function of what was approved, our ids and the registry entry.
+#[derive(Clone, Debug)]
+pub struct Parcel {
+    /// Which attempt.
+    pub attempt: AttemptId,
+    /// The entry as it stands now; its version was expected by the lease's commit.
+    pub agent: Arc<AgentEntry>,
+    /// What the destination is bound to.
+    pub bound: Bound,
+    /// The payload bytes, exactly as judged and, if need be, approved.
+    pub payload: Arc<[u8]>,
+    /// Stable over all attempts of the turn.
+    pub message_id: MessageId,
+    /// Our conversation, sent where the interface can list by it and the entry allows it.
+    pub context_id: Option<ContextId>,
+    /// On a later turn: the agent's own ids, always both.
+    pub foreign: Option<ForeignIds>,
+    /// The skill that was judged; checked against the card, never sent.
+    pub skill: Option<String>,
+    /// Where to push to, used where the card declares push.
+    pub push: Option<PushTarget>,
+}
+
+/// The agent's ids of the work.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForeignIds {
+    /// Its task.
+    pub task: String,
+    /// Its conversation.
+    pub context: Option<String>,
+}
+
+/// The proof that this attempt was cleared: consumed by sending, once, before it runs out.
+///
+/// Private fields, not `Clone`, no public constructor but [`pass`]:
+///
+/// ```compile_fail,E0451
+/// # use exeat_core::gate::exeat::{Exeat, Parcel};
+/// # use exeat_core::time::Monotonic;
+/// fn forge(parcel: Parcel) -> Exeat {
+///     Exeat { parcel, not_after: Monotonic(u64::MAX) }
+/// }
+/// ```
+///
+/// ```compile_fail,E0599
+/// # use exeat_core::gate::exeat::Exeat;
+/// fn twice(exeat: Exeat) -> (Exeat, Exeat) {
+///     (exeat.clone(), exeat)
+/// }
+/// ```
+#[derive(Debug)]
+#[must_use = "an exeat that is dropped leaves a lease behind for an attempt that never left"]
+pub struct Exeat {
+    parcel: Parcel,
+    not_after: Monotonic,
+}
+
+impl Exeat {
+    /// What to send.
+    #[must_use]
+    pub const fn parcel(&self) -> &Parcel {
+        &self.parcel
+    }
+    /// Checked before the first request byte; also caps the exchange.
+    #[must_use]
+    pub const fn not_after(&self) -> Monotonic {
+        self.not_after
+    }
+}
+
+/// The parcel belongs to another attempt than the lease.
+#[derive(Debug, thiserror::Error)]
+#[error("the lease is of another attempt than the parcel")]
+pub struct OtherAttempt;
+
+/// Mints the exeat of one attempt from the receipt of its lease: the only function that does.
+///
+/// # Errors
+/// If the parcel isn't the one that this lease cleared.
+pub fn pass(lease: AttemptLease, parcel: Parcel, not_after: Monotonic) -> Result<Exeat, OtherAttempt> {
+    if lease.id == parcel.attempt { Ok(Exeat { parcel, not_after }) } else { Err(OtherAttempt) }
+}
+
+/// What a look asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LookFor {
+    /// The state of this foreign task.
+    Task(String),
+    /// The tasks of our conversation.
+    Context(ContextId),
+}
+
+/// Where a look goes: the pinned entry and the interface of the attempt.
+#[derive(Clone, Debug)]
+pub struct Address {
+    /// The hop it is for.
+    pub hop: HopId,
+    /// The entry that the hop pins.
+    pub agent: Arc<AgentEntry>,
+    /// The interface that the attempt used.
+    pub interface: Interface,
+}
+
+/// A contact that carries no content out, under the edge that allowed it.
+#[derive(Debug)]
+#[must_use = "a look that isn't taken leaves its row claimed"]
+pub struct Look {
+    claim: Claim,
+    address: Address,
+    ask: LookFor,
+    not_after: Monotonic,
+}
+
+impl Look {
+    /// The tenant.
+    #[must_use]
+    pub const fn org(&self) -> &OrgName {
+        &self.claim.org
+    }
+    /// Where.
+    #[must_use]
+    pub const fn address(&self) -> &Address {
+        &self.address
+    }
+    /// What for.
+    #[must_use]
+    pub const fn ask(&self) -> &LookFor {
+        &self.ask
+    }
+    /// Until when.
+    #[must_use]
+    pub const fn not_after(&self) -> Monotonic {
+        self.not_after
+    }
+}
+
+/// Mints a look from the receipt of its claim.
+pub const fn look(claim: Claim, address: Address, ask: LookFor, not_after: Monotonic) -> Look {
+    Look { claim, address, ask, not_after }
+}
+
+/// The permit to ask a foreign agent to stop one task of ours, minted from a claimed cancel intent.
+#[derive(Debug)]
+#[must_use = "a cancel permit that isn't used leaves its intent claimed"]
+pub struct CancelPermit {
+    claim: Claim,
+    address: Address,
+    task: String,
+    not_after: Monotonic,
+}
+
+impl CancelPermit {
+    /// The tenant.
+    #[must_use]
+    pub const fn org(&self) -> &OrgName {
+        &self.claim.org
+    }
+    /// Where.
+    #[must_use]
+    pub const fn address(&self) -> &Address {
+        &self.address
+    }
+    /// The foreign task.
+    #[must_use]
+    pub fn task(&self) -> &str {
+        &self.task
+    }
+    /// Until when.
+    #[must_use]
+    pub const fn not_after(&self) -> Monotonic {
+        self.not_after
+    }
+}
+
+/// Mints a cancel permit from the receipt of its intent's claim.
+pub const fn cancel(claim: Claim, address: Address, task: String, not_after: Monotonic) -> CancelPermit {
+    CancelPermit { claim, address, task, not_after }
+}

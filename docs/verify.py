@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Verifies an Exeat ledger export without Exeat: verify.py EXPORT PUBLIC_KEY_PEM (needs `cryptography`).
+Prints `verified N` and exits 0, or `first bad N` (0 is the header) and exits 4. See ledger.md."""
+import base64, hashlib, json, re, sys
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
+
+
+def sha(*parts):
+    return hashlib.sha256(b"".join(parts)).digest()
+
+
+def whole(text):
+    assert re.fullmatch("-?[0-9]+", text) and abs(int(text)) < 2**53, "an integer that every reader keeps"
+    return int(text)
+
+
+def records(lines, org, seq, prev, edges, ended):
+    """Yields the next seq and the head before it; stops at the line after the last record."""
+    before = seq
+    for line in lines:
+        yield seq, prev
+        if line.startswith(b'{"checkpoint":'):
+            return
+        raw, stated = re.fullmatch(rb'\{"record":(\{.{,65534}),"hash":"([0-9a-f]{64})"\}', line).groups()
+        rec = json.loads(raw, parse_int=whole, parse_float=whole, parse_constant=whole)
+        form = json.dumps(rec, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+        prev = sha(b"exeat-ledger-v1", prev, sha(raw))
+        assert raw == form and (rec["v"], rec["org"], rec["seq"]) == (1, org, seq) and prev.hex() == stated.decode()
+        turn = tuple(rec.get(k) for k in ("task", "step", "hop", "turn"))
+        if rec["kind"] == "edge":  # one edge, one edge record
+            assert (turn, rec["data"]["dir"]) not in edges.values()
+            edges[seq] = (turn, rec["data"]["dir"])
+        elif "edge" in rec or rec["kind"] in ("verdict", "approval", "attempt", "outcome", "cost"):
+            assert 0 < rec["edge"] < before or edges[rec["edge"]][0] == turn
+            assert rec["kind"] != "outcome" or rec["edge"] not in ended or rec["edge"] < before
+            ended.add(rec["edge"] if rec["kind"] == "outcome" else 0)
+        seq += 1
+    yield seq, prev
+    raise AssertionError("no checkpoint")
+
+
+def verify(export, key, seq=0):
+    try:
+        *lines, rest = export.split(b"\n")
+        top = json.loads(lines[0])
+        org, start = top["org"], top["from"]
+        assert top["export"] == "exeat-ledger-v1" and (start > 1) == ("prev" in top) and start > 0
+        for seq, head in records(lines[1:], org, start, bytes.fromhex(top.get("prev", "00" * 32)), {}, set()):
+            pass
+        assert len(lines) == seq - start + 2 and not rest, "the checkpoint is the last line"
+        text, signatures = json.loads(lines[-1])["checkpoint"].rsplit("\n\n", 1)
+        origin, size, note_head, _at = text.split("\n")
+        public = key.public_bytes(Encoding.Raw, PublicFormat.Raw)
+        ours = sha(origin.encode(), b"\n\x01", public)[:4]
+        mine = [s for s in map(base64.b64decode, re.findall(f"^\u2014 {origin} (.+)$", signatures, re.M)) if s[:4] == ours]
+        assert mine and origin == f"exeat/{org}", "signed by this key, for this org"
+        [key.verify(s[4:], f"{text}\n".encode()) for s in mine]
+        seq = min(seq, int(size) + 1) if int(size) != seq - 1 else seq - 1  # cut, beyond, or forked
+        assert int(size) == seq and base64.b64decode(note_head) == head
+        return f"verified {seq - start + 1}", 0
+    except Exception:
+        return f"first bad {seq}", 4
+
+
+if __name__ == "__main__":
+    said, code = verify(open(sys.argv[1], "rb").read(), load_pem_public_key(open(sys.argv[2], "rb").read()))
+    print(said)
+    sys.exit(code)
