@@ -11,8 +11,8 @@ use crate::show::Show;
 /// Start the gateway
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The first start of an empty directory makes the org `main`, its keys (admin.key, approver.key) and exeat.toml.
-When it is ready it prints `ready http://…` on stdout.
+The first start of an empty directory makes the org `main`, its keys (admin.key,
+approver.key) and exeat.toml. When it is ready, it prints `ready http://…` on stdout.
 
 Examples:
   exeat serve --data ./exeat-data

@@ -62,7 +62,8 @@ pub(crate) struct Add {
 /// Change an entry; changing its posture unsigns it
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Only what is given changes. Here --url is the agent's; name the server with --server or before the command.
+Only what is given changes. Here --url is the agent's; name the server with --server or
+before the command.
 
 Examples:
   exeat agent set auditor --price 5000
@@ -155,7 +156,8 @@ struct Entry {
 /// Sign off an entry's posture, as it is shown
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The signature carries the digest of the posture that was shown: if it changes meanwhile, it doesn't count.
+The signature carries the digest of the posture that was shown: if that changes meanwhile, it
+doesn't count.
 
 Example:
   exeat agent sign auditor --version 3")]

@@ -61,7 +61,7 @@ Without a terminal, say --yes, or pin what was reviewed with --digest.
 
 Examples:
   exeat approval approve 0197f3a0-0000-7000-8000-000000000001
-  exeat approval approve 0197f3a0-0000-7000-8000-000000000001 --digest sha256:9f86d0… --reason 'checked'")]
+  exeat approval approve 0197f3a0-0000-7000-8000-000000000001 --digest sha256:9f86d0…")]
 pub(crate) struct Approve {
     /// The approval
     #[arg(value_name = "APPROVAL")]

@@ -50,7 +50,8 @@ pub(crate) struct List {
 /// Verify the whole ledger, on the server or from an export alone
 #[derive(Debug, Args)]
 #[command(after_help = "\
-With --file no server is asked, and --key is the ledger's public key. Exits 4 if it doesn't verify.
+With --file no server is asked, and --key is the ledger's public key. Exits 4 if the ledger
+doesn't verify.
 
 Examples:
   exeat audit verify

@@ -22,7 +22,7 @@ use crate::show::task;
 Examples:
   exeat delegate agent:auditor 'Review this invoice: …' --wait
   git diff | exeat delegate role:reviewer - --wait --timeout 10m
-  exeat delegate agent:auditor 'See attached' --file invoice.pdf --label confidential+eu --deadline 2h
+  exeat delegate agent:auditor 'See attached' --file invoice.pdf --label confidential
   exeat delegate agent:auditor --data @order.json --json")]
 pub(crate) struct Delegate {
     /// role:NAME, team:NAME or agent:KEY

@@ -1,5 +1,9 @@
 //! The commands that govern: what they ask of the API, what they print, and with which code they end.
 
+use exeat_core::id::OrgName;
+use exeat_core::ledger::export::{ListedKey, header, last_line};
+use exeat_core::ledger::{Checkpoint, Head, LedgerKey};
+use exeat_core::time::Timestamp;
 use serde_json::{Value, json};
 
 use crate::exeat::{command, exeat, ran};
@@ -165,6 +169,38 @@ fn a_ledger_that_does_not_verify_exits_4() {
     assert!(got.err.contains("record 7: hash"));
     assert_eq!(exeat(&bad.url, &["audit", "verify", "--key", "other"]).code, 4);
     assert_eq!(bad.seen("GET")[1].header("authorization"), "Bearer other");
+}
+
+#[test]
+fn an_export_verifies_without_a_server_and_only_whole_and_under_its_own_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (key, other) = (LedgerKey::of_seed(&[1; 32]), LedgerKey::of_seed(&[2; 32]));
+    let org: OrgName = "main".parse().unwrap();
+    let time = Timestamp::of_micros(1_700_000_000_000_000);
+    let note = key.sign(&Checkpoint { org: org.clone(), size: 0, head: Head::EMPTY.hash, at: time });
+    let first = header(&org, &Head::EMPTY);
+    let last = last_line(&note, vec![ListedKey::of(&key.public(), &org, time, None)]);
+    std::fs::write(at("whole"), [first.as_slice(), &last].concat()).unwrap();
+    std::fs::write(at("cut"), &first).unwrap();
+    std::fs::write(at("key.pem"), key.public().to_pem()).unwrap();
+    std::fs::write(at("other.pem"), other.public().to_pem()).unwrap();
+    let verify = |file: &str, key: &str| {
+        let got = exeat(
+            "http://127.0.0.1:1",
+            &["audit", "verify", "--file", &at(file), "--key", &at(key), "--json"],
+        );
+        (got.code, got.json()["verified"].clone())
+    };
+    assert_eq!(verify("whole", "key.pem"), (0, json!(true)));
+    assert_eq!(verify("cut", "key.pem"), (4, json!(false)));
+    assert_eq!(verify("whole", "other.pem"), (4, json!(false)));
+    for line in [
+        &["audit", "verify", "--file", &at("whole")][..],
+        &["audit", "verify", "--file", "/none", "--key", "/none"],
+    ] {
+        assert_eq!(exeat("http://127.0.0.1:1", line).code, 2, "{line:?}");
+    }
 }
 
 #[test]
