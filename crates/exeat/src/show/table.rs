@@ -1,7 +1,7 @@
 //! Tables and field lists: framed on a terminal, plain columns in a pipe. Every cell is escaped here.
 
 use comfy_table::presets::{NOTHING, UTF8_FULL_CONDENSED};
-use comfy_table::{ContentArrangement, Table};
+use comfy_table::{ColumnConstraint, ContentArrangement, Table};
 use serde_json::Value;
 
 use super::escape::{escaped, escaped_line};
@@ -70,7 +70,8 @@ fn tone(word: &str) -> Option<&'static str> {
     })
 }
 
-/// Columns that fit the terminal; a line of headings, then one per row.
+/// Columns that fit the terminal, the first of which, the name, is never broken; a line of headings, then one
+/// per row. In a pipe an empty cell is a hyphen, so that each line has as many words.
 pub(crate) fn table<const N: usize>(style: Style, headings: [&str; N], rows: &[[String; N]]) -> String {
     let mut table = Table::new();
     table.set_header(headings);
@@ -86,7 +87,13 @@ pub(crate) fn table<const N: usize>(style: Style, headings: [&str; N], rows: &[[
         }
     }
     for row in rows {
-        table.add_row(row.iter().map(|cell| escaped_line(cell)));
+        table.add_row(row.iter().map(|cell| match (style, escaped_line(cell)) {
+            (Style::Plain, cell) if cell.is_empty() => "-".to_owned(),
+            (_, cell) => cell,
+        }));
+    }
+    if let Some(name) = table.column_mut(0) {
+        name.set_constraint(ColumnConstraint::ContentWidth);
     }
     let drawn = table.to_string();
     let lines = drawn.lines().map(str::trim_end);
@@ -95,30 +102,32 @@ pub(crate) fn table<const N: usize>(style: Style, headings: [&str; N], rows: &[[
         Style::Plain => lines.map(|l| l.strip_prefix(' ').unwrap_or(l)).collect::<Vec<_>>().join("\n"),
         Style::Framed => lines.collect::<Vec<_>>().join("\n"),
         Style::Coloured => {
-            lines.enumerate().map(|(n, l)| coloured(style, n, l)).collect::<Vec<_>>().join("\n")
+            lines.enumerate().map(|(n, l)| coloured(style, &headings, n, l)).collect::<Vec<_>>().join("\n")
         }
     }
 }
 
-/// Colours a drawn line: frames dim, headings bold, and cells that are a status word. Done on the drawn
-/// line, since codes inside a cell would be counted as width.
-fn coloured(style: Style, number: usize, line: &str) -> String {
+/// Colours a drawn line: frames dim, headings bold, and status words. Done on the drawn line, since codes
+/// inside a cell would be counted as width.
+fn coloured(style: Style, headings: &[&str], number: usize, line: &str) -> String {
     if !line.contains('│') {
         return style.aside(line);
     }
+    // What stands before the first bar is no column.
+    let columns = std::iter::once(&"").chain(headings).chain(std::iter::repeat(&""));
     line.split_inclusive(['│', '┆'])
-        .map(|piece| {
-            let (cell, bar) = piece
-                .strip_suffix(['│', '┆'])
-                .map_or((piece, ""), |cell| (cell, piece.get(cell.len()..).unwrap_or_default()));
+        .zip(columns)
+        .map(|(piece, heading)| {
+            let cell = piece.trim_end_matches(['│', '┆']);
+            let bar = piece.get(cell.len()..).filter(|b| !b.is_empty()).map(|b| style.aside(b));
             let word = cell.trim();
-            let cell = match (number, word) {
-                (_, "") => cell.to_owned(),
+            let cell = match (number, *heading) {
+                _ if word.is_empty() => cell.to_owned(),
                 (1, _) => style.heading(cell),
-                _ => cell.replacen(word, &style.word(word), 1),
+                (_, "STATUS" | "STATE" | "HALTED" | "REASON") => cell.replacen(word, &style.word(word), 1),
+                _ => cell.to_owned(),
             };
-            let bar = if bar.is_empty() { String::new() } else { style.aside(bar) };
-            format!("{cell}{bar}")
+            format!("{cell}{}", bar.unwrap_or_default())
         })
         .collect()
 }
@@ -193,13 +202,13 @@ mod tests {
 
     #[test]
     fn a_piped_table_has_no_frame_no_colour_and_no_wrapped_cell() {
-        let rows = [["a".into(), "completed".into()], ["x".repeat(300), "evil\u{1b}[2J\nrow".into()]];
+        let rows = [["a".into(), String::new()], ["x".repeat(300), "evil\u{1b}[2J\nrow".into()]];
         let drawn = table(Style::Plain, ["KEY", "STATUS"], &rows);
         let lines: Vec<_> = drawn.lines().collect();
         assert_eq!(lines.len(), 3);
         assert_eq!(lines[0].split_whitespace().collect::<Vec<_>>(), ["KEY", "STATUS"]);
         assert!(lines[0].starts_with("KEY"));
-        assert_eq!(lines[1].split_whitespace().collect::<Vec<_>>(), ["a", "completed"]);
+        assert_eq!(lines[1].split_whitespace().collect::<Vec<_>>(), ["a", "-"]);
         assert!(lines[2].ends_with("evil\\u{001B}[2J\\nrow"));
         assert!(!drawn.contains('\u{1b}'));
     }
@@ -214,6 +223,16 @@ mod tests {
         assert_eq!(strip(&coloured), table(Style::Framed, ["KEY", "STATUS"], &rows));
         assert!(coloured.contains(&format!("{GREEN}active{END}")));
         assert!(coloured.contains(&format!("{RED}revoked{END}")));
+        let named = table(Style::Coloured, ["KEY", "STATUS"], &[["active".into(), "draft".into()]]);
+        assert!(!named.contains(GREEN), "a name isn't a status");
+    }
+
+    #[test]
+    fn a_name_is_never_broken_however_narrow_the_terminal() {
+        let id = "0197f3a0-0000-7000-8000-000000000001";
+        let row: [String; 4] = [id.into(), "word ".repeat(30), "word ".repeat(30), "word ".repeat(30)];
+        let drawn = table(Style::Framed, ["TASK", "A", "B", "C"], &[row]);
+        assert!(drawn.contains(id), "{drawn}");
     }
 
     #[test]

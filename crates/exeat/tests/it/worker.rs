@@ -238,10 +238,11 @@ fn anything_else_on_stdout_is_bad_output() {
 fn a_lease_is_kept_while_its_command_runs() {
     let dir = tempfile::tempdir().unwrap();
     let go = dir.path().join("go");
-    let desk = Desk::open(&["x"], |s| s.lease_s = 1);
+    let desk = Desk::open(&["x"], |s| s.lease_s = 2);
     let script = format!("while [ ! -e {} ]; do sleep 0.05; done; echo done", go.display());
     let _worker = Worker::start(&desk, &["--text"], &script);
-    desk.server.until("/extend", 4);
+    // Each at half the lease: the third comes after the first lease would have run out.
+    desk.server.until("/extend", 3);
     std::fs::write(&go, "").unwrap();
     assert_eq!(desk.settled().0, "complete");
 }
