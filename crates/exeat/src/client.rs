@@ -196,9 +196,12 @@ impl Client {
                 page = page.query("cursor", c);
             }
             let answer = self.json(&page).await?;
-            items.extend(answer.get("items").and_then(Value::as_array).cloned().unwrap_or_default());
+            let found = answer.get("items").and_then(Value::as_array).cloned().unwrap_or_default();
             cursor = answer.get("next_cursor").and_then(Value::as_str).map(str::to_owned);
-            if cursor.is_none() || items.len() >= limit {
+            // A page without items that promises more would be asked for without end.
+            let last = cursor.is_none() || found.is_empty();
+            items.extend(found);
+            if last || items.len() >= limit {
                 return Ok(serde_json::json!({ "items": items, "next_cursor": cursor }));
             }
         }

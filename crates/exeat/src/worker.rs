@@ -245,21 +245,21 @@ impl Worker<'_> {
     /// Extends the lease at half its length, again and again; comes back when it is lost. A server that is
     /// away can't have given the work to anybody: the command goes on.
     async fn keep(&self, lease: &Lease) -> Stop {
-        let mut length = lease.length;
+        let by_s = u64::try_from(lease.length.as_millis().div_ceil(1_000)).unwrap_or(60).max(1);
+        let mut rest = lease.length / 2;
         let mut misses = 0;
         loop {
-            tokio::time::sleep(length / 2).await;
-            let by_s = length.as_millis().div_ceil(1_000).max(1);
+            tokio::time::sleep(rest).await;
             let call = Call::post(&["leases", &lease.id, "extend"], &json!({ "by_s": by_s }));
             match self.session.client.json(&call).await {
                 Ok(answer) if answer.get("canceled") == Some(&json!(true)) => return Stop::Canceled,
                 Ok(_) => {
                     misses = 0;
-                    length = Duration::from_millis(u64::try_from(by_s * 1_000).unwrap_or(60_000));
+                    rest = Duration::from_secs(by_s) / 2;
                 }
                 Err(e) if e.may_pass() => {
                     misses += 1;
-                    length = pause(misses);
+                    rest = pause(misses);
                 }
                 Err(_) => return Stop::LeaseLost,
             }

@@ -5,5 +5,6 @@
 mod commands;
 mod exeat;
 mod server;
+mod terminal;
 mod waiting;
 mod worker;
