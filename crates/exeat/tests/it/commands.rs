@@ -266,3 +266,90 @@ fn the_help_names_every_group_and_the_exit_codes() {
     let bash = exeat("http://127.0.0.1:1", &["completions", "bash"]);
     assert!(bash.code == 0 && bash.out.contains("delegate"));
 }
+
+#[test]
+fn each_command_asks_what_the_api_offers() {
+    let internal = json!({"level": "internal", "tags": []});
+    for (line, request, body) in [
+        (
+            "egress off --strand --reason r",
+            "PUT /egress",
+            json!({"mode": "off", "reason": "r", "strand": true}),
+        ),
+        ("egress halt --reason r", "PUT /egress", json!({"mode": "halt", "reason": "r"})),
+        ("egress show", "GET /egress", Value::Null),
+        ("agent halt a --reason r", "POST /agents/a/halt", json!({"reason": "r"})),
+        ("agent revoke a", "POST /agents/a/revoke", json!({})),
+        ("agent list", "GET /agents?limit=200", Value::Null),
+        (
+            "task list --status failed --workflow w --agent a",
+            "GET /tasks?status=failed&workflow=w&agent=a&limit=50",
+            Value::Null,
+        ),
+        ("task show ID", "GET /tasks/ID", Value::Null),
+        ("task cancel ID --reason r", "POST /tasks/ID/cancel", json!({"reason": "r"})),
+        (
+            "task answer ID yes --question q",
+            "POST /tasks/ID/answer",
+            json!({"question_id": "q", "input": "yes"}),
+        ),
+        (
+            "task answer ID --data [1] --question q",
+            "POST /tasks/ID/answer",
+            json!({"question_id": "q", "input": {"parts": [{"data": [1]}]}}),
+        ),
+        ("approval list", "GET /approvals?status=pending&limit=50", Value::Null),
+        ("approval list --status all", "GET /approvals?limit=50", Value::Null),
+        (
+            "role set writer --clearance internal --may agent:a --team t",
+            "PUT /roles/writer",
+            json!({"clearance": internal, "may": ["agent:a"], "teams": ["t"]}),
+        ),
+        ("role set writer", "PUT /roles/writer", json!({"may": [], "teams": []})),
+        (
+            "budget set agent:a 5 --period day",
+            "PUT /budgets/agent:a",
+            json!({"limit_microusd": 5, "period": "day"}),
+        ),
+        ("workflow show w --version 2", "GET /workflows/w?version=2", Value::Null),
+        (
+            "audit list --task ID --kind edge --from 3",
+            "GET /ledger?from=3&kind=edge&task=ID&limit=100",
+            Value::Null,
+        ),
+        ("audit verify", "GET /ledger/verify", Value::Null),
+        ("audit key", "GET /ledger/key", Value::Null),
+        ("key list", "GET /keys?limit=200", Value::Null),
+        ("key revoke abc", "DELETE /keys/abc", Value::Null),
+        ("org create acme", "POST /orgs", json!({"name": "acme"})),
+    ] {
+        let server =
+            Server::start(|_| Reply::Json(200, json!({"items": [], "next_cursor": null, "verified": true})));
+        let line = line.replace("ID", ID);
+        let got = exeat(&server.url, &line.split(' ').collect::<Vec<_>>());
+        assert_eq!(got.code, 0, "{line}: {}", got.err);
+        let seen = server.seen("").remove(0);
+        assert_eq!(seen.line, request.replace("ID", ID).replacen('/', "/api/v1/", 1), "{line}");
+        assert_eq!(seen.json(), body, "{line}");
+        let key = seen.header("idempotency-key");
+        assert_eq!(
+            key.is_empty(),
+            !request.starts_with("POST"),
+            "{line}: every POST has a key, nothing else"
+        );
+    }
+}
+
+#[test]
+fn a_policy_with_faults_is_refused_where_they_are() {
+    let errors = json!([{"line": 2, "column": 1, "message": "no @id"}]);
+    let server = Server::start(move |_| Reply::Json(200, json!({"ok": false, "errors": errors})));
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("p.cedar");
+    std::fs::write(&file, "permit (principal, action, resource);").unwrap();
+    let path = file.to_str().unwrap();
+    let got = exeat(&server.url, &["policy", "check", path]);
+    assert_eq!((got.code, got.out.as_str()), (3, ""));
+    assert_eq!(got.err, format!("{path}:2:1: no @id\nerror: bad_policy: {path} has 1 fault(s)\n"));
+    assert_eq!(server.seen("POST /api/v1/policy/check")[0].body, "permit (principal, action, resource);");
+}

@@ -106,6 +106,14 @@ fn a_task_that_ends_badly_exits_1_and_says_why() {
 }
 
 #[test]
+fn a_task_that_is_denied_at_once_exits_1_without_waiting() {
+    let server = Server::start(|_| Reply::Json(201, denied()));
+    let got = exeat(&server.url, &["delegate", "agent:a", "hi"]);
+    assert_eq!((got.code, got.out), (1, format!("{ID}\n")));
+    assert_eq!(got.err, "error: egress_off: Egress is off; exeat egress on\n");
+}
+
+#[test]
 fn a_wait_that_ends_first_exits_5_with_the_task_id_on_stdout() {
     let away = || {
         Server::start(|r: &Seen| match r.line.as_str() {
