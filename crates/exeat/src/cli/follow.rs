@@ -72,7 +72,7 @@ impl Follow<'_> {
                 Err(e) => self.missed(e)?,
             }
             // Without events, or after they broke off, it is asked again in a while.
-            let rest = if listened { pause(1) } else { pause(self.misses + 2) };
+            let rest = if listened { pause(1) } else { pause(self.misses + 2).min(Duration::from_secs(2)) };
             tokio::time::sleep(rest).await;
         }
     }
