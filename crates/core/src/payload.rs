@@ -363,7 +363,7 @@ pub const fn kind(v: &Value) -> &'static str {
 }
 
 /// Plain SHA-256 of bytes, printed `sha256:…`: what an approver's digest covers.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Sha256Digest([u8; 32]);
 

@@ -9,9 +9,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::change::PolicyRow;
+use crate::cost::{Budget, Scope};
 use crate::endpoint::Endpoint;
 use crate::id::{AgentKey, KeyId, Malformed, OrgName, RoleName, TeamName};
 use crate::label::{Label, Levels};
+use crate::ledger::data::CostRule;
 use crate::payload::{Limits, Sha256Digest, canonical};
 use crate::time::Span;
 
@@ -218,18 +221,6 @@ pub enum PushChoice {
     Auto,
     /// Never.
     Off,
-}
-
-/// Which figure settles a hop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CostRule {
-    /// The entry's estimate.
-    Estimate,
-    /// What the agent reported, at most the cap; the estimate without a report.
-    ReportedClamped,
-    /// The estimate per started hour of elapsed time, at most the cap.
-    Elapsed,
 }
 
 /// What a hop to the agent costs.
@@ -463,6 +454,25 @@ pub struct Registry {
     pub agents: BTreeMap<AgentKey, BTreeMap<u32, Arc<AgentEntry>>>,
     /// The roles that were set.
     pub roles: BTreeMap<RoleName, RoleEntry>,
+    /// Limits on spending.
+    pub budgets: BTreeMap<Scope, Budget>,
+    /// Agents that have answered before.
+    pub met: BTreeSet<AgentKey>,
+    /// The org's policy, if one was pushed.
+    pub policy: Option<Arc<PolicyRow>>,
+    /// Bounds and defaults.
+    pub bounds: Arc<Bounds>,
+}
+
+/// What configuration says of an org; a store is opened with it.
+#[derive(Clone, Debug)]
+pub struct OrgDefaults {
+    /// The org's levels.
+    pub levels: Levels,
+    /// What content carries that says nothing.
+    pub default_label: Label,
+    /// The upper bound that configuration sets on every switch of egress.
+    pub egress_cap: EgressMode,
     /// Bounds and defaults.
     pub bounds: Arc<Bounds>,
 }

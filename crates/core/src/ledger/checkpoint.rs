@@ -264,6 +264,34 @@ mod tests {
         assert_eq!(Checkpoint::open(&both, &old.public()), Err(BadNote::Malformed));
     }
 
+    #[test]
+    fn a_text_that_says_the_same_in_another_way_is_no_checkpoint_even_if_signed() {
+        let key = LedgerKey::of_seed(&[1; 32]);
+        let name = origin(&checkpoint().org);
+        let sign = |text: &str| {
+            let mut bytes = key.public().id(&name).to_vec();
+            bytes.extend(key.0.sign(text.as_bytes()).to_bytes());
+            format!("{text}\n\u{2014} {name} {}\n", STANDARD.encode(bytes))
+        };
+        let good = checkpoint().text();
+        assert_eq!(Checkpoint::open(&sign(&good), &key.public()), Ok(checkpoint()));
+        for (what, with) in [
+            ("\n5\n", "\n+5\n"),
+            ("\n5\n", "\n05\n"),
+            ("\n5\n", "\n9007199254740992\n"),
+            ("\n5\n", "\n\n5\n"),
+            ("000001Z\n", "000001+00:00\n"),
+            ("000001Z\n", "000001Z\nmore\n"),
+            ("000001Z\n", "000001Z \n"),
+            ("exeat/main", "exeat/main "),
+            ("exeat/main", "other/main"),
+        ] {
+            let bad = good.replace(what, with);
+            assert_ne!(bad, good);
+            assert_eq!(Checkpoint::open(&sign(&bad), &key.public()), Err(BadNote::Malformed), "{bad}");
+        }
+    }
+
     /// The key, its id and the note were computed with python's `cryptography` and `hashlib`.
     #[test]
     fn the_note_is_what_the_signed_note_specification_says() {

@@ -158,7 +158,7 @@ pub fn verify_export(
                 verifier.next_is_bad(Flaw::NoCheckpoint);
                 return Ok(verifier.finish());
             };
-            return Ok(verifier.finish_at(&checkpoint, key.shown(&org)));
+            return Ok(verifier.finish_at(&checkpoint, key));
         }
         let taken = match split_record(line) {
             Some((bytes, hash)) => verifier.record(bytes, &hash).is_ok(),

@@ -289,6 +289,25 @@ fn tamperings(good: &[Vec<u8>], k: usize) -> Vec<Tampering> {
         l[k] = replaced(&l[k], "\"seq\":", "\"seq\":9");
         rehash(l, k);
     });
+    push("white space, hashed anew", seq, &|l| {
+        l[k] = replaced(&l[k], "{\"actor\":", "{ \"actor\":");
+        rehash(l, k);
+    });
+    push("a member twice, hashed anew", seq, &|l| {
+        l[k] = replaced(&l[k], ",\"v\":1", ",\"v\":1,\"v\":1");
+        rehash(l, k);
+    });
+    push("a fraction, hashed anew", seq, &|l| {
+        l[k] = replaced(&l[k], ",\"v\":1", ",\"v\":1,\"w\":0.5");
+        rehash(l, k);
+    });
+    for (name, after) in [
+        ("a record", good[k].clone()),
+        ("the last line", good[n + 1].clone()),
+        ("a blank line", b"\n".to_vec()),
+    ] {
+        push(&format!("{name} after the end"), n as u64 + 1, &|l| l.push(after.clone()));
+    }
     push("another org, hashed anew", seq, &|l| {
         l[k] = replaced(&l[k], "\"org\":\"main\"", "\"org\":\"evil\"");
         rehash(l, k);

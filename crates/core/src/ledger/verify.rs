@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::canonical;
 use super::chain::{Hash, Head, link};
-use super::checkpoint::Checkpoint;
+use super::checkpoint::{Checkpoint, PublicKey};
 use super::data::{CostEntry, Kind};
 use super::record::{Dir, EdgeKey};
 use crate::id::{ChangeId, HopId, OrgName, StepName, TaskId};
@@ -74,6 +74,14 @@ pub struct CheckpointSeen {
     pub at: Timestamp,
     /// The key it is signed by: `name+id`.
     pub key: String,
+}
+
+impl CheckpointSeen {
+    /// Of a checkpoint that this key signed.
+    #[must_use]
+    pub fn of(checkpoint: &Checkpoint, key: &PublicKey) -> Self {
+        Self { size: checkpoint.size, at: checkpoint.at, key: key.shown(&checkpoint.org) }
+    }
 }
 
 /// What a verification found.
@@ -156,7 +164,7 @@ pub struct Verifier {
     org: OrgName,
     start: Head,
     head: Head,
-    held: Vec<Head>,
+    held: HashMap<u64, Hash>,
     bad: Option<FirstBad>,
     unbalanced: Option<u64>,
     edges: HashMap<u64, EdgeSeen>,
@@ -181,7 +189,7 @@ impl Verifier {
             org,
             start,
             head: start,
-            held: Vec::new(),
+            held: HashMap::new(),
             bad: None,
             unbalanced: None,
             edges: HashMap::new(),
@@ -200,7 +208,10 @@ impl Verifier {
         } else if head.size == self.start.size && head.hash != self.start.hash {
             self.fail(head.size, Flaw::Forked);
         } else if head.size > self.start.size {
-            self.held.push(head);
+            let other = self.held.insert(head.size, head.hash).is_some_and(|h| h != head.hash);
+            if other {
+                self.fail(head.size, Flaw::Forked);
+            }
         }
     }
 
@@ -240,8 +251,7 @@ impl Verifier {
         sound(seen.org == self.org.as_str(), Flaw::WrongOrg)?;
         let hash = link(&self.head.hash, bytes);
         sound(hash == *stated, Flaw::WrongHash)?;
-        let forked = |h: &Head| h.size == seq && h.hash != hash;
-        sound(!self.held.iter().any(forked), Flaw::Forked)?;
+        sound(self.held.get(&seq).is_none_or(|h| *h == hash), Flaw::Forked)?;
         self.examine_edge(seq, &seen)?;
         self.examine_cost(seq, &seen)?;
         self.head = Head { size: seq, hash };
@@ -322,9 +332,9 @@ impl Verifier {
 
     /// Ends a verification at the records' end; `checkpoint` must cover exactly what was read.
     #[must_use]
-    pub fn finish_at(mut self, checkpoint: &Checkpoint, key: String) -> Verification {
+    pub fn finish_at(mut self, checkpoint: &Checkpoint, key: &PublicKey) -> Verification {
         let Head { size, hash } = self.head;
-        let shown = CheckpointSeen { size: checkpoint.size, at: checkpoint.at, key };
+        let shown = CheckpointSeen::of(checkpoint, key);
         if checkpoint.org != self.org {
             self.fail(size + 1, Flaw::NoCheckpoint);
         } else if checkpoint.size < size {
@@ -341,7 +351,7 @@ impl Verifier {
     #[must_use]
     pub fn finish(mut self) -> Verification {
         let size = self.head.size;
-        if self.held.iter().any(|h| h.size > size) {
+        if self.held.keys().any(|held| *held > size) {
             self.fail(size + 1, Flaw::CutTail);
         }
         if self.bad.is_none() {

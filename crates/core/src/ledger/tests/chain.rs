@@ -152,7 +152,8 @@ fn a_child_must_point_to_its_own_edge() {
 fn money_adds_up_per_turn_or_the_change_that_broke_it_is_named() {
     use CostEntry::{Overrun, Release, Reserve, Settle};
     // One inner list per change set; the edge is record 1, so the first entry is record 2.
-    let table: &[(&[&[(CostEntry, u64)]], Option<u64>)] = &[
+    type Change = &'static [(CostEntry, u64)];
+    let table: &[(&[Change], Option<u64>)] = &[
         (&[&[(Reserve, 100)]], None),
         (&[&[(Reserve, 100)], &[(Settle, 100)]], None),
         (&[&[(Reserve, 100)], &[(Settle, 60), (Release, 40)]], None),
@@ -232,6 +233,24 @@ fn a_draft_that_does_not_fit_is_refused_and_moves_nothing() {
     let refused = append_all(&mut head, &org(), s.drafts, |_| None);
     assert!(matches!(refused, Err(AppendError::NotCanonical(_))));
     assert_eq!(head, Head::EMPTY);
+}
+
+#[test]
+fn every_head_held_from_before_is_compared_where_the_chain_passes_it() {
+    let (_, all) = Story::whole().append();
+    let head = |n: usize| Head { size: n as u64, hash: all[n - 1].hash };
+    let against = |held: &[Head], upto: usize| {
+        let mut v = Verifier::new(org());
+        held.iter().for_each(|h| v.hold(*h));
+        let _ = all[..upto].iter().try_for_each(|a| v.record(&a.bytes, &a.hash));
+        v.finish().first_bad
+    };
+    let other = |n: u64| Head { size: n, hash: [8; 32] };
+    assert_eq!(against(&[head(3), head(9), head(18), Head::EMPTY], 18), None);
+    assert_eq!(against(&[head(3), other(9), other(12)], 18), Some(FirstBad { seq: 9, why: Flaw::Forked }));
+    assert_eq!(against(&[head(3), head(9)], 8), Some(FirstBad { seq: 9, why: Flaw::CutTail }));
+    assert_eq!(against(&[head(9), other(9)], 18), Some(FirstBad { seq: 9, why: Flaw::Forked }));
+    assert_eq!(against(&[other(0)], 18), Some(FirstBad { seq: 0, why: Flaw::Forked }));
 }
 
 #[test]

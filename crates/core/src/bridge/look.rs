@@ -1,0 +1,362 @@
+//! Waiting: what is done about a bridge that is due, what a look brings, and what a pushed event is worth.
+//!
+//! Push is a hint, the look is the truth. A pushed claim is believed only when the agent, asked with our
+//! credential at the registered origin, shows the same, or where the entry's posture says that bodies count.
+
+use crate::bridge::schedule::{LAST_LOOK, LOST_SPAN, RECHECKS, next_look};
+use crate::bridge::state::Event;
+use crate::bridge::{Bridge, BridgeState, InboxRow, PushClaim};
+use crate::change::DeadKind;
+use crate::gate::exeat::{Address, LookFor};
+use crate::gate::may_look;
+use crate::id::HopId;
+use crate::ledger::SaltedDigest;
+use crate::payload::Payload;
+use crate::reason::ReasonCode;
+use crate::registry::{CallbackTrust, Dedup};
+use crate::task::desk::{Desk, Refusal};
+use crate::task::{End, Ending};
+use crate::time::Span;
+use crate::transport::{ForeignState, ForeignTask, LookOutcome};
+
+/// What a due row wants.
+#[derive(Debug)]
+pub enum Wanted {
+    /// The desk has moved what there was to move.
+    Moved,
+    /// The agent must be asked first.
+    Look(Address, LookFor),
+}
+
+impl Desk<'_> {
+    /// A bridge is due.
+    pub(crate) fn bridge_due(&mut self, id: HopId) -> Result<Wanted, Refusal> {
+        let now = self.now();
+        let bridge = self.bridge(id)?.clone();
+        if bridge.state.is_terminal() || bridge.due_at.is_none_or(|d| d > now) {
+            return Ok(Wanted::Moved);
+        }
+        let overdue = bridge.deadline.is_some_and(|d| d <= now);
+        match bridge.state {
+            BridgeState::Sending { n, until } if until <= now => self.lease_over(id, n)?,
+            BridgeState::Sending { until, .. } => self.bridge_mut(id)?.due_at = Some(until),
+            _ if overdue && self.last_look_is_over(&bridge) => self.time_out(id)?,
+            BridgeState::AwaitingApproval => self.approval_due(&bridge)?,
+            BridgeState::Ready => self.ready_due(id)?,
+            BridgeState::SendUnknown { since } => return self.unknown_due_now(id, &bridge, since),
+            _ => return self.look_at(id, &bridge),
+        }
+        Ok(Wanted::Moved)
+    }
+
+    fn last_look_is_over(&self, bridge: &Bridge) -> bool {
+        let deadline = bridge.deadline.unwrap_or(self.now());
+        !bridge.state.is_parked() || self.address(bridge).is_none() || deadline + LAST_LOOK <= self.now()
+    }
+
+    fn approval_due(&mut self, bridge: &Bridge) -> Result<(), Refusal> {
+        match bridge.approval {
+            Some(a) => self.expire(a),
+            None => self.deny_turn(bridge.hop, ReasonCode::ApprovalExpired, ""),
+        }
+    }
+
+    /// Where a look goes, if it may: the pinned entry, the interface that the attempt used.
+    pub(crate) fn address(&self, bridge: &Bridge) -> Option<Address> {
+        let agent = self.ctx.registry.agent_at(&bridge.agent, bridge.registry_version)?;
+        let interface = bridge.interface.clone()?;
+        may_look(self.ctx.registry, agent).then(|| Address {
+            hop: bridge.hop,
+            agent: agent.clone(),
+            interface,
+        })
+    }
+
+    fn look_at(&mut self, id: HopId, bridge: &Bridge) -> Result<Wanted, Refusal> {
+        match (self.address(bridge), &bridge.foreign) {
+            (Some(address), Some(f)) => Ok(Wanted::Look(address, LookFor::Task(f.task.clone()))),
+            // Halted, off or revoked: nothing may be asked now.
+            _ => {
+                let due = self.now() + self.ctx.registry.bounds.poll_max.min(Span::of_secs(30));
+                let due = bridge.deadline.map_or(due, |d| if d > self.now() { due.min(d) } else { due });
+                self.bridge_mut(id)?.due_at = Some(due);
+                Ok(Wanted::Moved)
+            }
+        }
+    }
+
+    fn unknown_due_now(
+        &mut self,
+        id: HopId,
+        bridge: &Bridge,
+        since: crate::time::Timestamp,
+    ) -> Result<Wanted, Refusal> {
+        let now = self.now();
+        if since + self.ctx.registry.bounds.unknown_grace <= now {
+            self.grace_over(id, bridge)?;
+            return Ok(Wanted::Moved);
+        }
+        let agent = self.ctx.registry.agent(&bridge.agent);
+        if agent.is_some_and(|a| a.terms.dedup == Dedup::MessageId) {
+            let tries = bridge.attempts.iter().filter(|a| a.turn == bridge.turn).count();
+            if tries < self.ctx.registry.bounds.send_attempts as usize {
+                let b = self.bridge_mut(id)?;
+                b.state = b.state.on(Event::Resend)?;
+                let hop = self.hop(id)?.clone();
+                self.judge_again(id, &hop)?;
+                return Ok(Wanted::Moved);
+            }
+        } else if bridge.foreign.is_some() {
+            return self.look_at(id, bridge);
+        }
+        let grace = since + self.ctx.registry.bounds.unknown_grace;
+        self.bridge_mut(id)?.due_at = Some(bridge.deadline.map_or(grace, |d| d.min(grace)));
+        Ok(Wanted::Moved)
+    }
+
+    fn grace_over(&mut self, id: HopId, bridge: &Bridge) -> Result<(), Refusal> {
+        if bridge.question.is_some() {
+            return self.back_to_question(id, ReasonCode::AnswerUnknown, "");
+        }
+        let hop = self.hop(id)?.clone();
+        self.bury(DeadKind::Unknown, &hop, ReasonCode::OutcomeUnknown, "", bridge.claimed);
+        self.give_up(id, ReasonCode::OutcomeUnknown, "")
+    }
+
+    /// The deadline has passed.
+    pub(crate) fn time_out(&mut self, id: HopId) -> Result<(), Refusal> {
+        let hop = self.hop(id)?.clone();
+        let claimed = self.bridge(id)?.claimed;
+        self.bury(DeadKind::Timeout, &hop, ReasonCode::Deadline, "", claimed);
+        let end = End::badly(Ending::TimedOut, ReasonCode::Deadline, "");
+        self.stop_bridge(id, Event::Deadline, &end)?;
+        self.end_hop(id, end)
+    }
+
+    /// A look is over.
+    pub(crate) fn looked(&mut self, id: HopId, outcome: &LookOutcome) -> Result<(), Refusal> {
+        let now = self.now();
+        let bridge = self.bridge_mut(id)?;
+        if bridge.state.is_terminal() {
+            return Ok(());
+        }
+        bridge.looks += 1;
+        bridge.quiet_looks += 1;
+        let state = bridge.state;
+        match outcome {
+            LookOutcome::Task(task) => self.looked_task(id, task, state)?,
+            LookOutcome::NotFound => self.not_found(id)?,
+            LookOutcome::Nothing { after, .. } => self.look_later(id, *after)?,
+            LookOutcome::Tasks(_) | LookOutcome::Unsupported => self.look_later(id, None)?,
+        }
+        let bridge = self.bridge(id)?;
+        if !bridge.state.is_terminal() && bridge.deadline.is_some_and(|d| d <= now) {
+            self.time_out(id)?;
+        }
+        Ok(())
+    }
+
+    fn looked_task(&mut self, id: HopId, task: &ForeignTask, state: BridgeState) -> Result<(), Refusal> {
+        let bridge = self.bridge(id)?;
+        let ours = bridge.foreign.as_ref().is_some_and(|f| f.task == task.id);
+        if !ours && !self.is_provably_ours(bridge, task) {
+            return self.look_later(id, None);
+        }
+        let arrived = task.message_ids.iter().any(|m| *m == bridge.message_id.to_string());
+        let moved = task.state != ForeignState::InputRequired || arrived;
+        match state {
+            BridgeState::SendUnknown { .. } if bridge.question.is_some() && !moved => {
+                self.look_later(id, None)
+            }
+            // Its answer may be on its way still; only the holder of the fence, or proof, moves it.
+            BridgeState::Ready | BridgeState::AwaitingApproval => self.look_later(id, None),
+            _ => {
+                self.bind(id, task)?;
+                self.agent_shows(id, task)
+            }
+        }
+    }
+
+    /// Is this foreign task the one that our message made? Shown by our context id or message id in it.
+    fn is_provably_ours(&self, bridge: &Bridge, task: &ForeignTask) -> bool {
+        let context = task.context.as_deref() == Some(bridge.context_id.to_string().as_str());
+        let message = bridge.message_ids.iter().any(|m| task.message_ids.contains(&m.to_string()));
+        bridge.foreign.is_none() && (context || message)
+    }
+
+    fn not_found(&mut self, id: HopId) -> Result<(), Refusal> {
+        let now = self.now();
+        let needed = self.ctx.registry.bounds.lost_looks;
+        let bridge = self.bridge_mut(id)?;
+        bridge.lost += 1;
+        let since = *bridge.lost_since.get_or_insert(now);
+        if bridge.foreign.is_none() || bridge.lost < needed || now.since(since) < LOST_SPAN {
+            return self.look_later(id, None);
+        }
+        let claimed = bridge.claimed;
+        let hop = self.hop(id)?.clone();
+        self.bury(DeadKind::Lost, &hop, ReasonCode::ForeignTaskLost, "", claimed);
+        self.give_up(id, ReasonCode::ForeignTaskLost, "")
+    }
+
+    fn look_later(&mut self, id: HopId, asked: Option<Span>) -> Result<(), Refusal> {
+        let now = self.now();
+        let bridge = self.bridge(id)?.clone();
+        let mut due = next_look(&bridge, &self.ctx.registry.bounds, now, asked, &mut self.ids);
+        if let BridgeState::SendUnknown { since } = bridge.state {
+            due = due.min(since + self.ctx.registry.bounds.unknown_grace);
+        }
+        if !matches!(
+            bridge.state,
+            BridgeState::Sending { .. } | BridgeState::Ready | BridgeState::AwaitingApproval
+        ) {
+            self.bridge_mut(id)?.due_at = Some(due);
+        }
+        Ok(())
+    }
+
+    /// Pushed events of a hop are due: all that are unread, at once.
+    pub(crate) fn push_due(&mut self, id: HopId) -> Result<Wanted, Refusal> {
+        let rows: Vec<InboxRow> = self.unread(id);
+        let bridge = self.bridge(id)?.clone();
+        if let Some(b) = self.bridges.get_mut(&id).filter(|b| !b.row.state.is_terminal()) {
+            b.row.push.arrived = true;
+        }
+        if bridge.state.is_terminal() {
+            self.late_pushes(id, &rows);
+            return Ok(Wanted::Moved);
+        }
+        let asking: Vec<&InboxRow> = rows.iter().filter(|r| r.claim.asks_for_a_look()).collect();
+        let Some(newest) = asking.iter().max_by_key(|r| (r.at, r.id)) else {
+            self.mark_read(id);
+            return Ok(Wanted::Moved);
+        };
+        if self.body_counts(&bridge)
+            && let Some(row) = asking.iter().find(|r| r.body.is_some() && r.n == bridge.begun)
+        {
+            let task = self.claimed_task(&bridge, row)?;
+            self.mark_read(id);
+            if let Some(task) = task {
+                self.believe(id, row.claim, &task)?;
+                return Ok(Wanted::Moved);
+            }
+        }
+        if let Some(body) = newest.body {
+            self.bridge_mut(id)?.claimed.get_or_insert(body);
+        }
+        let known = bridge.foreign.as_ref().map(|f| f.task.clone());
+        let interface = bridge.interface.clone().or_else(|| match &bridge.bound {
+            crate::gate::exeat::Bound::Interface(i) => Some(i.clone()),
+            crate::gate::exeat::Bound::Origin(_) => None,
+        });
+        let address = self.address(&Bridge { interface, ..bridge });
+        match (address, known.or_else(|| newest.foreign_task.clone())) {
+            (Some(address), Some(task)) => Ok(Wanted::Look(address, LookFor::Task(task))),
+            // Before the send's answer nobody knows where to ask: wait for it.
+            _ => {
+                self.recheck(id);
+                Ok(Wanted::Moved)
+            }
+        }
+    }
+
+    fn body_counts(&self, bridge: &Bridge) -> bool {
+        self.ctx
+            .registry
+            .agent_at(&bridge.agent, bridge.registry_version)
+            .is_some_and(|a| a.posture.callback_trust == CallbackTrust::Body && !a.posture.token_in_query)
+    }
+
+    fn claimed_task(&self, bridge: &Bridge, row: &InboxRow) -> Result<Option<ForeignTask>, Refusal> {
+        let state = match row.claim {
+            PushClaim::Completed | PushClaim::Message => ForeignState::Completed,
+            PushClaim::Failed => ForeignState::Failed,
+            PushClaim::Canceled => ForeignState::Canceled,
+            PushClaim::Rejected => ForeignState::Rejected,
+            PushClaim::InputRequired => ForeignState::InputRequired,
+            PushClaim::AuthRequired => ForeignState::AuthRequired,
+            PushClaim::Progress | PushClaim::Unknown => return Ok(None),
+        };
+        let Some(sealed) = row.body.and_then(|b| self.sealed_by_id(b)) else { return Ok(None) };
+        let output =
+            Payload::from_bytes(&sealed.bytes).map_err(|e| Refusal::Wrong(format!("a pushed body: {e}")))?;
+        let id = bridge.foreign.as_ref().map(|f| f.task.clone()).or_else(|| row.foreign_task.clone());
+        Ok(Some(ForeignTask {
+            id: id.unwrap_or_default(),
+            context: row.foreign_context.clone(),
+            state,
+            output,
+            message_ids: Vec::new(),
+            reported_microusd: None,
+        }))
+    }
+
+    fn believe(&mut self, id: HopId, claim: PushClaim, task: &ForeignTask) -> Result<(), Refusal> {
+        let bridge = self.bridge(id)?;
+        let at_the_agent = bridge.state.is_parked()
+            || matches!(bridge.state, BridgeState::Sending { .. } | BridgeState::SendUnknown { .. });
+        if !at_the_agent {
+            return Ok(());
+        }
+        if claim == PushClaim::Message {
+            return if bridge.foreign.is_none() {
+                self.completed_hop(id, &task.output, None)
+            } else {
+                Ok(())
+            };
+        }
+        if !task.id.is_empty() {
+            self.bind(id, task)?;
+        }
+        self.agent_shows(id, task)
+    }
+
+    /// A look that a pushed event asked for is over.
+    pub(crate) fn push_looked(&mut self, id: HopId, outcome: &LookOutcome) -> Result<(), Refusal> {
+        let rows = self.unread(id);
+        self.looked(id, outcome)?;
+        let bridge = self.bridge(id)?;
+        let borne_out = bridge.state.is_terminal()
+            || rows.iter().filter(|r| r.claim.asks_for_a_look()).all(|r| match r.claim {
+                PushClaim::InputRequired => bridge.state == BridgeState::InputRequired,
+                PushClaim::AuthRequired => bridge.state == BridgeState::AuthRequired,
+                PushClaim::Unknown => true,
+                _ => false,
+            });
+        if borne_out {
+            self.mark_read(id);
+        } else {
+            self.recheck(id);
+        }
+        Ok(())
+    }
+
+    fn unread(&self, id: HopId) -> Vec<InboxRow> {
+        self.inbox.values().map(|t| &t.row).filter(|r| r.hop == id && r.due_at.is_some()).cloned().collect()
+    }
+
+    fn mark_read(&mut self, id: HopId) {
+        for t in self.inbox.values_mut().filter(|t| t.row.hop == id) {
+            t.row.due_at = None;
+        }
+    }
+
+    /// A claim that wasn't borne out is looked at again a few times: agents push before they store.
+    fn recheck(&mut self, id: HopId) {
+        let now = self.now();
+        for t in self.inbox.values_mut().filter(|t| t.row.hop == id && t.row.due_at.is_some()) {
+            let pause = RECHECKS.get(t.row.checks as usize);
+            t.row.checks += 1;
+            t.row.due_at = pause.filter(|_| t.row.claim.asks_for_a_look()).map(|p| now + *p);
+        }
+    }
+
+    /// What comes after the end is recorded and changes nothing.
+    fn late_pushes(&mut self, id: HopId, rows: &[InboxRow]) {
+        for row in rows.iter().filter(|r| r.claim.asks_for_a_look()) {
+            let digest = row.body.and_then(|b| self.sealed_by_id(b)).map(SaltedDigest::from);
+            self.record_note(id, "push", "after_the_end", digest);
+        }
+        self.mark_read(id);
+    }
+}

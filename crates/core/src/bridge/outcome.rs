@@ -1,0 +1,518 @@
+//! Coming back: what a send's answer, a look or a pushed body means for the hop and its task.
+//!
+//! Whatever comes is bounded, labelled and judged before anybody reads it. Nothing in it names where the
+//! work goes next.
+
+use std::collections::BTreeSet;
+
+use crate::bridge::schedule::{backoff, jittered, next_look};
+use crate::bridge::state::{Event, Shown};
+use crate::bridge::{Attempt, Bridge, BridgeState};
+use crate::change::{DeadKind, Row, Write};
+use crate::gate::exeat::{Bound, ForeignIds};
+use crate::gate::verdict::{Action, Decision};
+use crate::id::{HopId, QuestionId};
+use crate::ledger::data::{AttemptData, AttemptOutcome, Effects, NoteData};
+use crate::ledger::{Actor, Code, Data, Dir, OutsideId, SaltedDigest};
+use crate::payload::Payload;
+use crate::reason::ReasonCode;
+use crate::registry::Dedup;
+use crate::task::desk::{Desk, Refusal};
+use crate::task::dispatch::{EdgeFacts, Judging, agent_entity, code_of, policies_of, wrong};
+use crate::task::{End, Ending, Held, Hop, HopOwner, HopState, Question, Wants};
+use crate::time::Span;
+use crate::transport::{ForeignState, ForeignTask, SendOutcome, SendReport};
+use crate::workflow::Ask;
+
+/// Foreign ids longer than this aren't ids.
+const FOREIGN_ID: usize = 512;
+
+impl Desk<'_> {
+    /// An attempt is over: its record, and what follows.
+    pub(crate) fn attempt_over(&mut self, id: HopId, n: u32, report: &SendReport) -> Result<(), Refusal> {
+        let bridge = self.bridge(id)?;
+        if bridge.attempts.iter().any(|a| a.n == n) {
+            return self.late_answer(id, report);
+        }
+        let fenced = matches!(bridge.state, BridgeState::Sending { n: of, .. } if of == n)
+            || (matches!(bridge.state, BridgeState::SendUnknown { .. }) && bridge.begun == n);
+        self.record_attempt(id, n, report)?;
+        if !fenced {
+            return self.late_answer(id, report);
+        }
+        let bridge = self.bridge_mut(id)?;
+        bridge.interface = report.interface.clone().or(bridge.interface.take());
+        bridge.card_digest = report.card.or(bridge.card_digest);
+        bridge.push.asked |= report.push_asked;
+        match &report.outcome {
+            SendOutcome::Task(task) => self.answered(id, task),
+            SendOutcome::Message(output) => self.answered_by_message(id, output),
+            SendOutcome::NotSent(code) => self.not_sent(id, n, *code, &report.detail, None),
+            SendOutcome::Refused { code, after: Some(after) } => {
+                self.not_sent(id, n, *code, &report.detail, Some(*after))
+            }
+            SendOutcome::Refused { code, after: None } | SendOutcome::Impossible(code) => {
+                self.cannot_send(id, *code, &report.detail)
+            }
+            SendOutcome::ContextRefused => {
+                self.bridge_mut(id)?.context_refused = true;
+                self.not_sent(id, n, ReasonCode::SendRefused, &report.detail, Some(Span::ZERO))
+            }
+            SendOutcome::Ambiguous => self.lost_attempt(id, n),
+            SendOutcome::OtherInterface(found) => {
+                let bridge = self.bridge_mut(id)?;
+                bridge.state = bridge.state.on(Event::Retry { n })?;
+                bridge.bound = Bound::Interface(found.clone());
+                let hop = self.hop(id)?.clone();
+                self.judge_again(id, &hop)
+            }
+        }
+    }
+
+    fn record_attempt(&mut self, id: HopId, n: u32, report: &SendReport) -> Result<(), Refusal> {
+        let now = self.now();
+        let outcome = match &report.outcome {
+            SendOutcome::Task(_) | SendOutcome::Message(_) => AttemptOutcome::Answered,
+            SendOutcome::NotSent(_) | SendOutcome::OtherInterface(_) => AttemptOutcome::NotSent,
+            SendOutcome::Impossible(_) if report.wire.is_none() => AttemptOutcome::NotSent,
+            SendOutcome::Impossible(_) | SendOutcome::Refused { .. } | SendOutcome::ContextRefused => {
+                AttemptOutcome::Refused
+            }
+            SendOutcome::Ambiguous => AttemptOutcome::Ambiguous,
+        };
+        let code = match &report.outcome {
+            SendOutcome::NotSent(c) | SendOutcome::Impossible(c) | SendOutcome::Refused { code: c, .. } => {
+                Some(c.as_str())
+            }
+            SendOutcome::ContextRefused => Some("context_refused"),
+            SendOutcome::OtherInterface(_) => Some("other_interface"),
+            SendOutcome::Task(_) | SendOutcome::Message(_) | SendOutcome::Ambiguous => None,
+        };
+        let (turn, message_id, held, interface, origin) = {
+            let b = self.bridge(id)?;
+            (b.turn, b.message_id, b.payload.clone(), report.interface.clone(), b.origin.clone())
+        };
+        let salt = self.sealed(&held)?.salt;
+        let data = AttemptData {
+            n,
+            message_id,
+            outcome,
+            protocol: interface.as_ref().map(|i| OutsideId::of(&i.version)),
+            binding: interface.as_ref().map(|i| OutsideId::of(&i.binding)),
+            origin: Some(OutsideId::of(&origin)),
+            card_digest: report.card,
+            wire: report.wire.map(|w| SaltedDigest::of(&salt, w.bytes())),
+            detail: code.map(Code::of),
+        };
+        let hop = self.hop(id)?.clone();
+        let edge = self.edge_key(&hop, Dir::A2aEgress);
+        self.record_about(edge, Actor::system("egress"), Data::Attempt(data));
+        let detail = report.detail.clone();
+        self.bridge_mut(id)?.attempts.push(Attempt { n, turn, at: now, outcome, detail });
+        Ok(())
+    }
+
+    /// Words of an attempt that doesn't hold the fence any more. A foreign task that nobody waits for is canceled.
+    fn late_answer(&mut self, id: HopId, report: &SendReport) -> Result<(), Refusal> {
+        let SendOutcome::Task(task) = &report.outcome else { return Ok(()) };
+        let bridge = self.bridge(id)?;
+        let known = bridge.foreign.as_ref().is_some_and(|f| f.task == task.id);
+        if !bridge.state.is_terminal() || task.state.is_end() || known || task.id.len() > FOREIGN_ID {
+            return Ok(());
+        }
+        let ids = ForeignIds { task: task.id.clone(), context: task.context.clone() };
+        self.bridge_mut(id)?.foreign.get_or_insert(ids);
+        self.intend_cancel(id)
+    }
+
+    fn answered(&mut self, id: HopId, task: &ForeignTask) -> Result<(), Refusal> {
+        let too_long = task.id.is_empty() || task.id.len() > FOREIGN_ID;
+        let bridge = self.bridge(id)?;
+        let other = bridge.foreign.as_ref().is_some_and(|f| f.task != task.id);
+        if too_long || other {
+            return self.give_up(id, ReasonCode::InvalidResponse, "the answer is about another task");
+        }
+        self.bind(id, task)?;
+        self.agent_shows(id, task)
+    }
+
+    /// Notes the agent's ids of the work, and that it has answered.
+    pub(crate) fn bind(&mut self, id: HopId, task: &ForeignTask) -> Result<(), Refusal> {
+        let bridge = self.bridge_mut(id)?;
+        let context = task.context.clone().filter(|c| !c.is_empty() && c.len() <= FOREIGN_ID);
+        match &mut bridge.foreign {
+            Some(f) if f.context.is_none() => f.context = context,
+            Some(_) => {}
+            None => bridge.foreign = Some(ForeignIds { task: task.id.clone(), context }),
+        }
+        let agent = bridge.agent.clone();
+        self.met(&agent);
+        Ok(())
+    }
+
+    fn met(&mut self, agent: &crate::id::AgentKey) {
+        if !self.ctx.registry.met.contains(agent) {
+            self.set.writes.push(Write { expected: 0, row: Row::Contact(agent.clone()) });
+        }
+    }
+
+    fn answered_by_message(&mut self, id: HopId, output: &Payload) -> Result<(), Refusal> {
+        let agent = self.bridge(id)?.agent.clone();
+        self.met(&agent);
+        self.completed_hop(id, output, None)
+    }
+
+    /// What the agent shows of its task, by an answer, a look or a body that counts.
+    pub(crate) fn agent_shows(&mut self, id: HopId, task: &ForeignTask) -> Result<(), Refusal> {
+        let before = self.bridge(id)?.state;
+        if before.is_terminal() {
+            return Ok(());
+        }
+        match task.state {
+            ForeignState::Working => self.at_work(id),
+            ForeignState::InputRequired => self.interrupted(id, task, Wants::Input),
+            ForeignState::AuthRequired => self.interrupted(id, task, Wants::Auth),
+            ForeignState::Completed => self.completed_hop(id, &task.output, task.reported_microusd),
+            ForeignState::Failed => self.ended_badly(id, Shown::Failed, task),
+            ForeignState::Rejected => self.ended_badly(id, Shown::Rejected, task),
+            ForeignState::Canceled => self.ended_badly(id, Shown::Canceled, task),
+        }
+    }
+
+    fn at_work(&mut self, id: HopId) -> Result<(), Refusal> {
+        let now = self.now();
+        let bridge = self.bridge_mut(id)?;
+        let moved = bridge.state != BridgeState::Working;
+        bridge.state = bridge.state.on(Event::Shown(Shown::Working))?;
+        bridge.lost = 0;
+        bridge.lost_since = None;
+        if moved {
+            bridge.quiet_looks = 0;
+        }
+        let bridge = bridge.clone();
+        let due = next_look(&bridge, &self.ctx.registry.bounds, now, None, &mut self.ids);
+        self.bridge_mut(id)?.due_at = Some(due);
+        let hop = self.hop_mut(id)?;
+        if matches!(hop.state, HopState::Asking(_)) {
+            hop.state = HopState::Foreign;
+        }
+        Ok(())
+    }
+
+    fn interrupted(&mut self, id: HopId, task: &ForeignTask, wants: Wants) -> Result<(), Refusal> {
+        let now = self.now();
+        let shown = if wants == Wants::Input { Shown::InputRequired } else { Shown::AuthRequired };
+        let bridge = self.bridge_mut(id)?;
+        let again = match (bridge.state, wants) {
+            (BridgeState::InputRequired, Wants::Input) | (BridgeState::AuthRequired, Wants::Auth) => true,
+            // Our answer is out and the agent shows the old question still: nothing has moved yet.
+            (BridgeState::SendUnknown { .. }, Wants::Input) if bridge.question.is_some() => return Ok(()),
+            _ => false,
+        };
+        bridge.state = bridge.state.on(Event::Shown(shown))?;
+        bridge.lost = 0;
+        bridge.lost_since = None;
+        if !again {
+            bridge.quiet_looks = 0;
+        }
+        let bridge = bridge.clone();
+        let due = next_look(&bridge, &self.ctx.registry.bounds, now, None, &mut self.ids);
+        self.bridge_mut(id)?.due_at = Some(due);
+        if again {
+            return Ok(());
+        }
+        self.take_question(id, task, wants)
+    }
+
+    /// A question comes in: judged like a result, since somebody will read it.
+    fn take_question(&mut self, id: HopId, task: &ForeignTask, wants: Wants) -> Result<(), Refusal> {
+        let hop = self.hop(id)?.clone();
+        let prompt = match self.bounded(&task.output) {
+            Ok(p) => p,
+            Err(why) => Payload::of_text(format!("(the question can't be shown: {why})")),
+        };
+        let held = self.hold_foreign(&hop, &prompt)?;
+        if wants == Wants::Input {
+            let edge = EdgeFacts { dir: Dir::A2aIngress, brought: &held, price: 0, agent: None, from: None };
+            let weighed = self.weigh_ingress(&hop, &held, BTreeSet::new())?;
+            self.record_judgement(&hop, Judging::First, &edge, &weighed.verdict);
+            self.close_turn(id, task.reported_microusd, Effects::Known)?;
+            let asked = End { ending: Ending::Completed, reason: None, output: Some(held.clone()) };
+            self.record_outcome(&hop, Dir::A2aEgress, &asked, None, Effects::Known);
+            if weighed.verdict.decision != Decision::Allow {
+                // A question that may not be read can't be answered either.
+                let (code, why) = (ReasonCode::IngressDenied, policies_of(&weighed));
+                return self.refuse_interrupted(id, Ending::Denied, code, &why);
+            }
+            if self.asks_nobody(&hop) {
+                let text = prompt.text();
+                return self.refuse_interrupted(
+                    id,
+                    Ending::Failed,
+                    ReasonCode::ForeignFailed,
+                    &format!("it asks: {text}"),
+                );
+            }
+        }
+        let until =
+            self.bridge(id)?.deadline.unwrap_or_else(|| self.now() + self.ctx.registry.bounds.hop_deadline);
+        let question = Question { id: QuestionId::draw(&mut self.ids), prompt: held, until, wants };
+        if wants == Wants::Input {
+            self.bridge_mut(id)?.question = Some(question.clone());
+        }
+        self.ask(id, question)
+    }
+
+    fn asks_nobody(&self, hop: &Hop) -> bool {
+        hop.owner == HopOwner::Step
+            && self.flow.step(&hop.step).is_some_and(|d| d.on_input_required == Ask::Fail)
+    }
+
+    /// Ends an interrupted hop on our side; its outcome is recorded already.
+    fn refuse_interrupted(
+        &mut self,
+        id: HopId,
+        ending: Ending,
+        code: ReasonCode,
+        detail: &str,
+    ) -> Result<(), Refusal> {
+        let now = self.now();
+        let end = End::badly(ending, code, detail);
+        let bridge = self.bridge_mut(id)?;
+        bridge.state = bridge.state.on(Event::Cancel)?;
+        bridge.reason.clone_from(&end.reason);
+        bridge.ending = Some(ending);
+        bridge.ended_at = Some(now);
+        bridge.due_at = None;
+        self.intend_cancel(id)?;
+        self.end_hop(id, end)
+    }
+
+    /// Puts a question to whoever asked for the hop.
+    pub(crate) fn ask(&mut self, id: HopId, question: Question) -> Result<(), Refusal> {
+        let wants = question.wants;
+        let hop = self.hop_mut(id)?;
+        hop.state = HopState::Asking(question);
+        match (hop.owner.clone(), wants) {
+            (HopOwner::Worker { hop: parent, .. }, Wants::Input) => self.resume_if_answered(parent),
+            (HopOwner::Worker { .. } | HopOwner::Step, _) => Ok(()),
+        }
+    }
+
+    /// The agent is done: the result is bounded, labelled, judged, and let in, parked or quarantined.
+    pub(crate) fn completed_hop(
+        &mut self,
+        id: HopId,
+        output: &Payload,
+        reported: Option<u64>,
+    ) -> Result<(), Refusal> {
+        let hop = self.hop(id)?.clone();
+        let output = match self.bounded(output) {
+            Ok(o) => o,
+            Err(why) => {
+                let code = match why {
+                    crate::payload::NotAPayload::TooLarge { .. }
+                    | crate::payload::NotAPayload::TooManyParts { .. } => ReasonCode::ResponseTooLarge,
+                    _ => ReasonCode::InvalidResponse,
+                };
+                return self.give_up_done(id, code, &why.to_string());
+            }
+        };
+        let held = self.hold_foreign(&hop, &output)?;
+        self.close_turn(id, reported, Effects::Known)?;
+        let weighed = self.weigh_ingress(&hop, &held, BTreeSet::new())?;
+        let edge = EdgeFacts { dir: Dir::A2aIngress, brought: &held, price: 0, agent: None, from: None };
+        self.record_judgement(&hop, Judging::First, &edge, &weighed.verdict);
+        let done = End::well(held.clone());
+        self.record_outcome(&hop, Dir::A2aEgress, &done, None, Effects::Known);
+        self.end_bridge(id, Shown::Completed, None, Ending::Completed)?;
+        match weighed.verdict.decision {
+            Decision::Allow => self.end_hop(id, done),
+            Decision::Deny => {
+                let why = format!("{}: {}", code_of(&weighed), policies_of(&weighed));
+                self.end_hop(id, End::badly(Ending::Denied, ReasonCode::IngressDenied, &why))
+            }
+            Decision::RequireApproval => {
+                let approval = self.open_approval(&hop, &edge, &weighed.verdict, None, None, None)?;
+                self.hop_mut(id)?.state = HopState::AwaitingIngress { approval };
+                Ok(())
+            }
+        }
+    }
+
+    /// A person has let a result in, or not.
+    pub(crate) fn let_in(&mut self, id: HopId, approval: &crate::approval::Approval) -> Result<(), Refusal> {
+        let hop = self.hop(id)?.clone();
+        let held = approval.payload.clone();
+        let weighed = self.weigh_ingress(&hop, &held, approval.granted_roles())?;
+        let edge = EdgeFacts { dir: Dir::A2aIngress, brought: &held, price: 0, agent: None, from: None };
+        self.record_judgement(&hop, Judging::Again, &edge, &weighed.verdict);
+        if weighed.verdict.decision == Decision::Allow {
+            self.end_hop(id, End::well(held))
+        } else {
+            self.end_hop(id, End::badly(Ending::Denied, ReasonCode::IngressDenied, &policies_of(&weighed)))
+        }
+    }
+
+    fn weigh_ingress(
+        &mut self,
+        hop: &Hop,
+        held: &Held,
+        granted: BTreeSet<String>,
+    ) -> Result<crate::gate::Weighed, Refusal> {
+        let bridge = self.bridge(hop.id)?.clone();
+        let agent = self.ctx.registry.agent_at(&bridge.agent, bridge.registry_version).cloned();
+        let agent = agent.ok_or_else(|| wrong("a hop whose entry is gone"))?;
+        let facts = self.facts(hop, held, Some(&bridge.agent), 0)?;
+        let receiver = self.principal(hop);
+        Ok(self.weigh(agent_entity(&agent), Action::A2aIngress, receiver, facts, None, granted))
+    }
+
+    fn bounded(&self, output: &Payload) -> Result<Payload, crate::payload::NotAPayload> {
+        let mut output = output.clone();
+        if output.parts.is_empty() {
+            output = Payload::of_text("");
+        }
+        output.check(&self.ctx.registry.bounds.payload).map(|()| output)
+    }
+
+    /// Foreign content: the label of what was sent joined with the entry's output label, and tainted.
+    fn hold_foreign(&mut self, hop: &Hop, payload: &Payload) -> Result<Held, Refusal> {
+        let bridge = self.bridge(hop.id)?;
+        let agent = self.ctx.registry.agent_at(&bridge.agent, bridge.registry_version);
+        let own = agent
+            .map(|a| a.posture.output_label.clone())
+            .ok_or_else(|| wrong("a hop whose entry is gone"))?;
+        let label = hop.seen.join(&bridge.payload.label).join(&own);
+        Ok(self.hold(payload, label, true))
+    }
+
+    fn ended_badly(&mut self, id: HopId, shown: Shown, task: &ForeignTask) -> Result<(), Refusal> {
+        let (ending, code) = match shown {
+            Shown::Rejected => (Ending::Rejected, ReasonCode::ForeignRejected),
+            Shown::Canceled => (Ending::Rejected, ReasonCode::ForeignCanceled),
+            _ => (Ending::Failed, ReasonCode::ForeignFailed),
+        };
+        let text: String = task.output.text().chars().take(1_000).collect();
+        let end = End::badly(ending, code, &text);
+        self.close_turn(id, task.reported_microusd, Effects::Known)?;
+        let hop = self.hop(id)?.clone();
+        self.record_outcome(&hop, Dir::A2aEgress, &end, None, Effects::Known);
+        self.end_bridge(id, shown, end.reason.clone(), ending)?;
+        self.end_hop(id, end)
+    }
+
+    /// The agent is done, but with what it gave nothing can be done.
+    fn give_up_done(&mut self, id: HopId, code: ReasonCode, detail: &str) -> Result<(), Refusal> {
+        let end = End::badly(Ending::Failed, code, detail);
+        self.close_turn(id, None, Effects::Known)?;
+        let hop = self.hop(id)?.clone();
+        self.record_outcome(&hop, Dir::A2aEgress, &end, None, Effects::Known);
+        self.end_bridge(id, Shown::Failed, end.reason.clone(), Ending::Failed)?;
+        self.end_hop(id, end)
+    }
+
+    fn end_bridge(
+        &mut self,
+        id: HopId,
+        shown: Shown,
+        reason: Option<crate::reason::Reason>,
+        ending: Ending,
+    ) -> Result<(), Refusal> {
+        let now = self.now();
+        let bridge = self.bridge_mut(id)?;
+        bridge.state = bridge.state.on(Event::Shown(shown))?;
+        bridge.reason = reason;
+        bridge.ending = Some(ending);
+        bridge.ended_at = Some(now);
+        bridge.due_at = None;
+        Ok(())
+    }
+
+    fn not_sent(
+        &mut self,
+        id: HopId,
+        n: u32,
+        code: ReasonCode,
+        detail: &str,
+        asked: Option<Span>,
+    ) -> Result<(), Refusal> {
+        let bounds = self.ctx.registry.bounds.clone();
+        let bridge = self.bridge_mut(id)?;
+        let tried = u32::try_from(bridge.attempts.iter().filter(|a| a.turn == bridge.turn).count())
+            .unwrap_or(u32::MAX);
+        if tried >= bounds.send_attempts {
+            let detail = format!("{code}: {detail}");
+            return self.cannot_send(id, ReasonCode::AttemptsExhausted, &detail);
+        }
+        bridge.state = bridge.state.on(Event::Retry { n })?;
+        let pause = if asked == Some(Span::ZERO) {
+            Span::ZERO
+        } else {
+            let own = jittered(backoff(tried, bounds.retry_first, bounds.retry_max), &mut self.ids);
+            own.max(asked.unwrap_or_default().min(bounds.retry_max.times(12)))
+        };
+        let due = self.now() + pause;
+        self.bridge_mut(id)?.due_at = Some(due);
+        Ok(())
+    }
+
+    /// This turn will never be sent: the hop fails, or the question stands again.
+    fn cannot_send(&mut self, id: HopId, code: ReasonCode, detail: &str) -> Result<(), Refusal> {
+        if self.bridge(id)?.question.is_some() {
+            return self.back_to_question(id, code, detail);
+        }
+        let hop = self.hop(id)?.clone();
+        if code == ReasonCode::AttemptsExhausted {
+            self.bury(DeadKind::Send, &hop, code, detail, None);
+        }
+        self.give_up(id, code, detail)
+    }
+
+    /// Nobody knows whether attempt `n` arrived.
+    pub(crate) fn lost_attempt(&mut self, id: HopId, n: u32) -> Result<(), Refusal> {
+        let now = self.now();
+        let bounds = self.ctx.registry.bounds.clone();
+        let bridge = self.bridge_mut(id)?;
+        bridge.state = bridge.state.on(Event::Lost { n, at: now })?;
+        let bridge = bridge.clone();
+        let due = self.unknown_due(&bridge, &bounds);
+        self.bridge_mut(id)?.due_at = Some(due);
+        Ok(())
+    }
+
+    /// When an unknown send is reconsidered: soon where something can be done, else when its grace is over.
+    fn unknown_due(&mut self, bridge: &Bridge, bounds: &crate::registry::Bounds) -> crate::time::Timestamp {
+        let now = self.now();
+        let grace = now + bounds.unknown_grace;
+        let dedups = self
+            .ctx
+            .registry
+            .agent_at(&bridge.agent, bridge.registry_version)
+            .is_some_and(|a| a.terms.dedup == Dedup::MessageId);
+        let soon = dedups || bridge.foreign.is_some();
+        let tried = u32::try_from(bridge.attempts.len()).unwrap_or(u32::MAX).max(1);
+        let due = if soon { now + backoff(tried, bounds.retry_first, bounds.retry_max) } else { grace };
+        bridge.deadline.map_or(due, |d| due.min(d)).min(grace)
+    }
+
+    /// The lease of an attempt is over and nobody said how it came out.
+    pub(crate) fn lease_over(&mut self, id: HopId, n: u32) -> Result<(), Refusal> {
+        let report =
+            SendReport::bare(SendOutcome::Ambiguous, "the lease was over before an answer was recorded");
+        self.attempt_over(id, n, &report)
+    }
+
+    /// Records something that came too late or isn't believed.
+    pub(crate) fn record_note(
+        &mut self,
+        id: HopId,
+        what: &'static str,
+        why: &'static str,
+        body: Option<SaltedDigest>,
+    ) {
+        let data = NoteData { what: Code::of(what), why: Code::of(why), payload: body };
+        let agent = self.bridges.get(&id).map(|b| Actor::agent(&b.row.agent));
+        self.record_apart(Some(id), agent.unwrap_or_else(|| Actor::system("ingress")), Data::Late(data));
+    }
+}

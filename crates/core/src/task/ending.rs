@@ -1,0 +1,299 @@
+//! Endings: of hops, steps and tasks, and what each ends with it. Nothing that has ended reopens.
+
+use serde_json::Value;
+
+use crate::bridge::state::Event;
+use crate::change::{DeadKind, DeadLetter, Row, Write};
+use crate::envelope::EnvelopeState;
+use crate::id::{DeadLetterId, HopId, PayloadId, StepName};
+use crate::ledger::data::{ApprovalStatus, Effects, OutcomeData};
+use crate::ledger::{Actor, Code, Data, Dir};
+use crate::reason::{Reason, ReasonCode};
+use crate::task::desk::{Desk, Refusal};
+use crate::task::{End, Ending, Held, Hop, HopOwner, HopState, Question, StepStatus, TaskStatus, Wants};
+
+impl Desk<'_> {
+    /// Ends a hop and tells its owner: the step goes on or ends, the parked worker may be resumed.
+    pub(crate) fn end_hop(&mut self, id: HopId, end: End) -> Result<(), Refusal> {
+        if self.hop(id)?.is_ended() {
+            return Ok(());
+        }
+        self.close_hop(id, &end)?;
+        let hop = self.hop(id)?.clone();
+        match hop.owner {
+            HopOwner::Step => self.step_over(&hop.step, end),
+            HopOwner::Worker { hop: parent, .. } => self.resume_if_answered(parent),
+        }
+    }
+
+    /// Ends a hop without telling its owner.
+    fn close_hop(&mut self, id: HopId, end: &End) -> Result<(), Refusal> {
+        let hop = self.hop(id)?.clone();
+        match &hop.state {
+            HopState::Out { envelope } => self.void(*envelope),
+            HopState::AwaitingForward { approval }
+            | HopState::AwaitingEgress { approval }
+            | HopState::AwaitingIngress { approval } => {
+                self.close_approval(*approval, ApprovalStatus::Canceled)?
+            }
+            HopState::Parked | HopState::Foreign | HopState::Asking(_) | HopState::Ended { .. } => {}
+        }
+        self.cancel_children(&hop, ReasonCode::SiblingEnded)?;
+        if !matches!(hop.to, crate::endpoint::Endpoint::Agent(_)) {
+            self.record_outcome(&hop, Dir::Forward, end, None, Effects::Known);
+        }
+        let cost_microusd = self.bridges.get(&id).map_or(0, |b| b.row.cost.settled_microusd);
+        let (ending, reason, output) = (end.ending, end.reason.clone(), end.output.clone());
+        self.hop_mut(id)?.state = HopState::Ended { ending, reason, output, cost_microusd };
+        Ok(())
+    }
+
+    /// Records how an edge's errand came out; once per closed edge.
+    pub(crate) fn record_outcome(
+        &mut self,
+        hop: &Hop,
+        dir: Dir,
+        end: &End,
+        output: Option<&Held>,
+        effects: Effects,
+    ) {
+        let edge = self.edge_key(hop, dir);
+        let bridge = self.bridges.get(&hop.id).map(|t| &t.row);
+        let data = OutcomeData {
+            status: Code::of(end.ending.as_str()),
+            reason: end.reason.as_ref().map(|r| Code::of(r.code.as_str())),
+            foreign_task_id: bridge
+                .and_then(|b| b.foreign.as_ref())
+                .map(|f| crate::ledger::OutsideId::of(&f.task)),
+            payload: end.output.as_ref().or(output).map(|h| h.digest.clone()),
+            looks: bridge.map_or(0, |b| u64::from(b.looks)),
+            effects,
+        };
+        self.record_about(edge, Actor::system("coordinator"), Data::Outcome(data));
+    }
+
+    fn void(&mut self, envelope: crate::id::EnvelopeId) {
+        if let Some(t) = self.envelopes.get_mut(&envelope)
+            && !matches!(t.row.state, EnvelopeState::Settled { .. })
+        {
+            t.row.state = EnvelopeState::Void { lease: t.row.lease() };
+            t.row.due_at = None;
+        }
+    }
+
+    /// Cancels what a worker delegated and hasn't heard the end of.
+    pub(crate) fn cancel_children(&mut self, hop: &Hop, code: ReasonCode) -> Result<(), Refusal> {
+        let children: Vec<HopId> = self
+            .task
+            .hops
+            .iter()
+            .filter(|h| {
+                !h.is_ended() && matches!(h.owner, HopOwner::Worker { hop: parent, .. } if parent == hop.id)
+            })
+            .map(|h| h.id)
+            .collect();
+        children.into_iter().try_for_each(|child| self.cancel_hop(child, code))
+    }
+
+    /// Stops a hop on our word. Its owner isn't told: it is stopping too, or has asked for it.
+    pub(crate) fn cancel_hop(&mut self, id: HopId, code: ReasonCode) -> Result<(), Refusal> {
+        if self.hop(id)?.is_ended() {
+            return Ok(());
+        }
+        let end = End::badly(Ending::Canceled, code, "");
+        if self.bridges.get(&id).is_some_and(|b| !b.row.state.is_terminal()) {
+            self.stop_bridge(id, Event::Cancel, &end)?;
+        }
+        self.close_hop(id, &end)
+    }
+
+    /// A step's hop is over: try again, take the fallback, or end the step; a bad end ends the task.
+    fn step_over(&mut self, name: &StepName, end: End) -> Result<(), Refusal> {
+        let end = self.held_to_schema(name, end)?;
+        if end.ending == Ending::Completed {
+            let now = self.now();
+            let step = self.step_mut(name)?;
+            step.status = StepStatus::Ended(Ending::Completed);
+            step.output = end.output;
+            step.ended_at = Some(now);
+            return Ok(());
+        }
+        if self.may_try_again(name, &end)? {
+            return Ok(());
+        }
+        self.end_step(name, &end)?;
+        self.end_task(end.ending, end.reason, None)
+    }
+
+    fn end_step(&mut self, name: &StepName, end: &End) -> Result<(), Refusal> {
+        let now = self.now();
+        let step = self.step_mut(name)?;
+        step.status = StepStatus::Ended(end.ending);
+        step.reason.clone_from(&end.reason);
+        step.ended_at = Some(now);
+        Ok(())
+    }
+
+    fn held_to_schema(&mut self, name: &StepName, end: End) -> Result<End, Refusal> {
+        let (Some(output), Some(def)) = (&end.output, self.flow.step(name)) else { return Ok(end) };
+        let Some(schema) = def.output_schema.clone() else { return Ok(end) };
+        let data = self.payload(output)?.data();
+        Ok(match self.ctx.schemas.check(&schema, &data) {
+            Ok(()) => end,
+            Err(why) => End::badly(Ending::Failed, ReasonCode::OutputSchemaMismatch, &why),
+        })
+    }
+
+    /// Puts a step back for another try, if the workflow grants one and trying again can't double an effect.
+    fn may_try_again(&mut self, name: &StepName, end: &End) -> Result<bool, Refusal> {
+        let unsafe_to_repeat = end.reason.as_ref().is_some_and(|r| {
+            matches!(r.code, ReasonCode::OutcomeUnknown | ReasonCode::Tampered | ReasonCode::IngressDenied)
+        });
+        if unsafe_to_repeat || end.ending == Ending::Canceled || self.task.status.is_ended() {
+            return Ok(false);
+        }
+        let Some(def) = self.flow.step(name).cloned() else { return Ok(false) };
+        let now = self.now();
+        let step = self.step_mut(name)?;
+        let retries = matches!(end.ending, Ending::Failed | Ending::TimedOut | Ending::Rejected);
+        if let Some(retry) = def.retry
+            && retries
+            && step.on_fallback.is_none()
+            && step.tries < u32::from(retry.attempts)
+        {
+            step.status = StepStatus::Pending;
+            step.not_before = Some(now + retry.backoff.unwrap_or_default());
+            return Ok(true);
+        }
+        if let (Some(fallback), None) = (def.fallback, &step.on_fallback) {
+            step.on_fallback = Some(fallback);
+            step.status = StepStatus::Pending;
+            step.not_before = None;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Ends the task: live hops are canceled, pending steps skipped.
+    pub(crate) fn end_task(
+        &mut self,
+        ending: Ending,
+        reason: Option<Reason>,
+        output: Option<Held>,
+    ) -> Result<(), Refusal> {
+        if self.task.status.is_ended() {
+            return Ok(());
+        }
+        self.task.status = TaskStatus::Ended(ending);
+        self.task.reason = reason;
+        self.task.output = output;
+        self.task.ended_at = Some(self.now());
+        let code = match self.task.reason.as_ref().map(|r| r.code) {
+            Some(c @ (ReasonCode::CanceledByRequester | ReasonCode::Deadline)) => c,
+            _ => ReasonCode::SiblingEnded,
+        };
+        let live: Vec<HopId> = self.task.hops.iter().filter(|h| !h.is_ended()).map(|h| h.id).collect();
+        for id in live {
+            self.cancel_hop(id, code)?;
+        }
+        let canceled = Reason::from(code);
+        let now = self.now();
+        for step in self.task.steps.iter_mut().filter(|s| !s.status.is_over()) {
+            step.status = match step.status {
+                StepStatus::Pending => StepStatus::Skipped,
+                _ if code == ReasonCode::Deadline => StepStatus::Ended(Ending::TimedOut),
+                _ => StepStatus::Ended(Ending::Canceled),
+            };
+            if step.status != StepStatus::Skipped {
+                step.reason = Some(canceled.clone());
+            }
+            step.ended_at = Some(now);
+        }
+        Ok(())
+    }
+
+    /// What steps and task look like from outside, of what their hops do.
+    pub(crate) fn refresh(&mut self) {
+        let statuses: Vec<Option<StepStatus>> = self
+            .task
+            .steps
+            .iter()
+            .map(|s| if s.status.is_over() { None } else { s.hop.and_then(|h| self.hop_status(h)) })
+            .collect();
+        for (step, status) in self.task.steps.iter_mut().zip(statuses) {
+            if let Some(status) = status.filter(|_| step.status != StepStatus::Pending) {
+                step.status = status;
+            }
+        }
+        if !self.task.status.is_ended() {
+            let any = |s: StepStatus| self.task.steps.iter().any(|step| step.status == s);
+            self.task.status = if any(StepStatus::AwaitingApproval) {
+                TaskStatus::AwaitingApproval
+            } else if any(StepStatus::AwaitingInput) {
+                TaskStatus::AwaitingInput
+            } else {
+                TaskStatus::Running
+            };
+        }
+    }
+
+    fn hop_status(&self, id: HopId) -> Option<StepStatus> {
+        Some(match &self.task.hop(id)?.state {
+            HopState::AwaitingForward { .. }
+            | HopState::AwaitingEgress { .. }
+            | HopState::AwaitingIngress { .. } => StepStatus::AwaitingApproval,
+            HopState::Out { .. } | HopState::Foreign => StepStatus::Dispatched,
+            HopState::Asking(_) => StepStatus::AwaitingInput,
+            HopState::Parked => self.parked_status(id),
+            HopState::Ended { .. } => return None,
+        })
+    }
+
+    /// A parked worker's step shows what a person could do about it, if anything.
+    fn parked_status(&self, id: HopId) -> StepStatus {
+        let children = self
+            .task
+            .hop(id)
+            .and_then(|h| h.wait.as_ref())
+            .map(|w| w.delegated.as_slice())
+            .unwrap_or_default();
+        let of: Vec<StepStatus> = children
+            .iter()
+            .filter_map(|d| match &self.task.hop(d.hop)?.state {
+                HopState::Asking(Question { wants: Wants::Input, .. }) => None,
+                _ => self.hop_status(d.hop),
+            })
+            .collect();
+        [StepStatus::AwaitingApproval, StepStatus::AwaitingInput]
+            .into_iter()
+            .find(|s| of.contains(s))
+            .unwrap_or(StepStatus::Parked)
+    }
+
+    /// Keeps an item that gave up, for an operator.
+    pub(crate) fn bury(
+        &mut self,
+        kind: DeadKind,
+        hop: &Hop,
+        code: ReasonCode,
+        detail: &str,
+        body: Option<PayloadId>,
+    ) {
+        let letter = DeadLetter {
+            id: DeadLetterId::draw(&mut self.ids),
+            kind,
+            task: self.task.id,
+            step: hop.step.clone(),
+            hop: hop.id,
+            reason: Reason::new(code, detail),
+            body,
+            at: self.now(),
+        };
+        self.set.writes.push(Write { expected: 0, row: Row::DeadLetter(letter) });
+    }
+
+    /// A text that must be kept but isn't for the ledger, as a value for people.
+    pub(crate) fn shown(&self, held: &Held) -> Value {
+        self.payload(held).map_or(Value::Null, |p| p.shown())
+    }
+}

@@ -1,0 +1,35 @@
+//! Outbound: mint the exeat of a leased attempt, send it, write down how it came out.
+//!
+//! Two commits and one exchange: the intent with its lease was the first, the outcome is the second.
+
+use crate::gate::exeat::pass;
+use crate::ports::Find;
+use crate::task::decision;
+use crate::time::Span;
+use crate::walk::{Act, Ports, Recording, Sending, Stopped};
+
+/// Sends one attempt. What is returned must be recorded.
+///
+/// # Errors
+/// Only if the lease is another attempt's: a fault of ours; nothing was sent then.
+pub async fn send(ports: &Ports, sending: Sending, send_timeout: Span) -> Result<Recording, Stopped> {
+    let Sending { lease, mut parcel, push_until, leased_at } = sending;
+    let id = lease.id().clone();
+    parcel.push = push_until.and_then(|until| ports.door.target(&id.org, &id.callback, until));
+    let exeat = pass(lease, parcel, leased_at + send_timeout)
+        .map_err(|e| crate::task::desk::Refusal::Wrong(e.to_string()))?;
+    let report = ports.transport.send(exeat).await;
+    Ok(Recording { org: id.org, hop: id.hop, n: id.n, report })
+}
+
+/// Writes down how an attempt came out, and what follows from it.
+///
+/// # Errors
+/// If the record can't be reached: try again; the attempt's lease finds it otherwise.
+pub async fn record(ports: &Ports, recording: &Recording) -> Result<Vec<Act>, Stopped> {
+    let Recording { org, hop, n, report } = recording;
+    let walked = ports.walk(org, Find::Hop(*hop), |ctx, ids, flow, snapshot| {
+        decision::attempted(ctx, ids, flow, snapshot, *hop, *n, report).map(|set| ((), set))
+    });
+    walked.await.map(|((), acts)| acts)
+}
