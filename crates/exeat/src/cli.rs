@@ -139,6 +139,12 @@ enum Command {
     #[command(subcommand)]
     Org(keys::Org),
     Demo(crate::demo::DemoArgs),
+    /// A foreign agent to try things with
+    #[command(after_help = "\
+It does what the first line of a message says after `!`, e.g. `!later 2s; push dup 3`.
+
+Example:
+  exeat stub-agent --listen 127.0.0.1:9000 --protocol both --log seen.jsonl")]
     StubAgent(crate::stub_agent::StubAgentArgs),
     Completions(Completions),
 }
@@ -183,10 +189,11 @@ async fn dispatch(cli: Cli, show: &Show) -> Result<Exit, Failure> {
     match cli.command {
         Command::Serve(args) => crate::serve::run(args, show).await,
         Command::Demo(args) => crate::demo::run(args, show).await,
-        Command::StubAgent(args) => match crate::stub_agent::run(args, crate::serve::told_to_stop()).await {
-            Ok(()) => Ok(Exit::Done),
-            Err(e) => Err(Failure::usage(format!("{e:#}"))),
-        },
+        Command::StubAgent(args) => {
+            let stopped = crate::stub_agent::run(args, told_to_stop()).await;
+            let failed = |e: anyhow::Error| Problem::new("stub_agent_failed", format!("{e:#}"));
+            stopped.map(|()| Exit::Done).map_err(|e| Failure::of(Exit::Refused, failed(e)))
+        }
         Command::Completions(args) => {
             let mut script = Vec::new();
             clap_complete::generate(args.shell, &mut Cli::command(), "exeat", &mut script);
@@ -208,6 +215,17 @@ async fn dispatch(cli: Cli, show: &Show) -> Result<Exit, Failure> {
         Command::Audit(args) => args.run(show, session).await,
         Command::Key(args) => args.run(&session()?).await,
         Command::Org(args) => args.run(&session()?).await,
+    }
+}
+
+/// Comes back on SIGINT or SIGTERM; where they can't be heard, never, and they end the process themselves.
+async fn told_to_stop() {
+    use tokio::signal::unix::{SignalKind, signal};
+    match (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) {
+        (Ok(mut int), Ok(mut term)) => {
+            tokio::select! { _ = int.recv() => {}, _ = term.recv() => {} }
+        }
+        _ => std::future::pending().await,
     }
 }
 
