@@ -10,6 +10,7 @@ mod cards;
 mod choose;
 mod contact;
 mod outcome;
+pub mod probe;
 
 use std::sync::Arc;
 
@@ -29,6 +30,7 @@ use secrecy::SecretString;
 use self::cards::{Cards, Lifetimes};
 use self::contact::{Contact, Got};
 use self::outcome::{Sent, Status};
+use crate::connect::proxy::Proxy;
 use crate::connect::{BadTls, Dialer, tls};
 use crate::credential::Credentials;
 use crate::exchange::{Bounds, Connector, MonotonicClock};
@@ -51,6 +53,8 @@ pub struct Settings {
     pub bounds: Bounds,
     /// Further roots of TLS, PEM; may be empty.
     pub extra_roots: Vec<u8>,
+    /// A proxy to go through; targets are checked before it is asked.
+    pub proxy: Option<Proxy>,
     /// How long a card is kept.
     pub card_ttl: Span,
     /// How long it is kept that there is none.
@@ -65,6 +69,7 @@ impl Default for Settings {
             platform: Platform::default(),
             bounds: Bounds::default(),
             extra_roots: Vec::new(),
+            proxy: None,
             card_ttl: Span::of_secs(300),
             card_miss_ttl: Span::of_secs(30),
             payload: Limits::default(),
@@ -92,7 +97,7 @@ impl A2a {
         credentials: Credentials,
         clock: MonotonicClock,
     ) -> Result<Self, BadTls> {
-        let dialer = Dialer::new(resolver, tls(&settings.extra_roots)?);
+        let dialer = Dialer::new(resolver, tls(&settings.extra_roots)?).through(settings.proxy);
         let connector = Connector::new(dialer, Arc::new(settings.platform), settings.bounds, clock);
         let lifetimes = Lifetimes { card: settings.card_ttl, refusal: settings.card_miss_ttl };
         Ok(Self {

@@ -65,7 +65,7 @@ async fn two_attempts_write_the_same_bytes() {
     let first = world.a2a.send(exeat(parcel(agent.entry()))).await;
     assert_eq!(
         first.outcome,
-        SendOutcome::Refused { code: ReasonCode::SendRefused, after: Some(Span::ZERO) }
+        SendOutcome::Refused { code: ReasonCode::SendRefused, after: Some(Span::of_millis(1)) }
     );
     let second = world.a2a.send(exeat(parcel(agent.entry()))).await;
     assert!(matches!(second.outcome, SendOutcome::Task(_)));
