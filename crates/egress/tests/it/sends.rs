@@ -253,8 +253,10 @@ async fn a_busy_agent_says_when_to_come_back() {
         let after = Some(Span::of_secs(after).max(Span::of_millis(1)));
         assert_eq!(report.outcome, SendOutcome::Refused { code: ReasonCode::SendRefused, after });
     }
-    let (report, _) = answered(status(500, "", "boom")).await;
-    assert_eq!(report.outcome, SendOutcome::Ambiguous);
+    for body in ["boom", r#"{"error":"boom"}"#, r#"{"error":{"code":500}}"#] {
+        let (report, _) = answered(status(500, "", body)).await;
+        assert_eq!(report.outcome, SendOutcome::Ambiguous);
+    }
 }
 
 /// O-AUTH-03, O-SSRF-05
