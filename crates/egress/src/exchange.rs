@@ -332,7 +332,7 @@ impl Connector {
         let dialled =
             self.dialer.dial(&request.target, &self.platform.addresses, &entry.networks, connect).await;
         let stream = match dialled {
-            Ok((stream, _)) => stream,
+            Ok(stream) => stream,
             Err(e) => return Exchanged::NotSent(e.into()),
         };
         let echoes = request.echoes();

@@ -18,6 +18,7 @@ pub mod resolve;
 pub mod target;
 
 pub use connect::BadTls;
+pub use connect::proxy::Proxy;
 pub use exchange::{Bounds, MonotonicClock};
 
 #[cfg(test)]

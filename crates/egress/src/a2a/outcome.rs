@@ -108,6 +108,12 @@ pub(super) fn unusable_code(answer: &Unusable) -> ReasonCode {
     }
 }
 
+/// Whether an error is the protocol's own. A proxy's page in JSON (`{"error":"no route"}`, or a status as its code)
+/// says nothing about a task, so a 404 in such words doesn't mean that the agent lost one.
+pub(super) fn is_rpc(e: &RpcError) -> bool {
+    e.reason.is_some() || e.code.is_some_and(|c| !(400..600).contains(&c))
+}
+
 /// What a message was, for reading the errors that answer it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
@@ -126,6 +132,9 @@ pub(super) fn error(
     retry_after: Option<&str>,
     sent: Sent,
 ) -> SendOutcome {
+    if !is_rpc(error) && status(http) != Status::Fine {
+        return by_status(http, retry_after);
+    }
     let class = error.class(Some(http.as_u16()));
     if sent == Sent::FirstInContext && is_about_context(class, &error.message) {
         return SendOutcome::ContextRefused;

@@ -65,7 +65,7 @@ async fn two_attempts_write_the_same_bytes() {
     let first = world.a2a.send(exeat(parcel(agent.entry()))).await;
     assert_eq!(
         first.outcome,
-        SendOutcome::Refused { code: ReasonCode::SendRefused, after: Some(Span::ZERO) }
+        SendOutcome::Refused { code: ReasonCode::SendRefused, after: Some(Span::of_millis(1)) }
     );
     let second = world.a2a.send(exeat(parcel(agent.entry()))).await;
     assert!(matches!(second.outcome, SendOutcome::Task(_)));
@@ -253,8 +253,10 @@ async fn a_busy_agent_says_when_to_come_back() {
         let after = Some(Span::of_secs(after).max(Span::of_millis(1)));
         assert_eq!(report.outcome, SendOutcome::Refused { code: ReasonCode::SendRefused, after });
     }
-    let (report, _) = answered(status(500, "", "boom")).await;
-    assert_eq!(report.outcome, SendOutcome::Ambiguous);
+    for body in ["boom", r#"{"error":"boom"}"#, r#"{"error":{"code":500}}"#] {
+        let (report, _) = answered(status(500, "", body)).await;
+        assert_eq!(report.outcome, SendOutcome::Ambiguous);
+    }
 }
 
 /// O-AUTH-03, O-SSRF-05

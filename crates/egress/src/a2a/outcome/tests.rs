@@ -32,8 +32,10 @@ fn read(task_json: &Value) -> Result<ForeignTask, ReasonCode> {
 
 #[test]
 fn each_status_is_read_by_whether_the_agent_can_have_acted() {
-    let busy =
-        |secs| SendOutcome::Refused { code: ReasonCode::SendRefused, after: Some(Span::of_secs(secs)) };
+    let busy = |secs| {
+        let after = Some(Span::of_secs(secs).max(OWN_PAUSE));
+        SendOutcome::Refused { code: ReasonCode::SendRefused, after }
+    };
     for (code, retry_after, expected) in [
         (429, Some("7"), busy(7)),
         (503, Some("1"), busy(1)),
