@@ -1,1 +1,5 @@
-//! Placeholder header; the room's own words come with its first code.
+//! Dev only: the record in memory, contract suites, and what stands in for the outside in tests.
+//!
+//! Nothing here ships. A crate uses it in its `tests/it` only.
+
+pub mod memory;
