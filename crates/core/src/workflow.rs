@@ -7,11 +7,11 @@
 
 pub mod check;
 pub mod definition;
-pub mod document;
+mod document;
 pub mod expression;
 pub mod fault;
 pub mod guard;
-pub mod reading;
+mod reading;
 pub mod template;
 
 pub use definition::{Ask, ForEach, Retry, StepDef, Workflow, WorkflowRef};

@@ -3,6 +3,7 @@
 //! A pure function of the task as it stands. Only steps that the workflow names are ever set out, and only
 //! to where it says: nothing that came from outside picks a destination.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::change::ChangeSet;
@@ -15,7 +16,7 @@ use crate::task::desk::{Context, Desk, Refusal, held_of};
 use crate::task::dispatch::NewHop;
 use crate::task::{Delegation, End, Ending, HopOwner, Step, StepStatus, Task, TaskStatus};
 use crate::time::{Span, Timestamp};
-use crate::workflow::{Bounds, Scope, StepDef, Template, Workflow, WorkflowRef};
+use crate::workflow::{Bounds, Scope, Source, StepDef, Template, Workflow, WorkflowRef};
 
 /// A task to be started.
 #[derive(Clone, Debug)]
@@ -219,6 +220,9 @@ impl Desk<'_> {
         let scoped = self.scoped().map_err(|e| e.to_string())?;
         let scope = scoped.scope(self);
         let mut guard = None;
+        if let Some(unsafe_read) = self.flow.unsafe_read(&def.name, &self.tainted_sources()) {
+            return Err(unsafe_read.to_string());
+        }
         if let Some(when) = &def.when {
             if !when.holds(&scope, self.eval_bounds()).map_err(|e| chain(&e))? {
                 return Ok(None);
@@ -239,14 +243,23 @@ impl Desk<'_> {
 
     /// What an expression's value carries: the join of all that it names, and of every `when` on the way to it.
     fn carried(&self, template: &Template) -> (Label, bool) {
-        let named = template.steps();
-        let outputs = named
-            .iter()
-            .filter_map(|n| self.task.step(n))
-            .flat_map(|s| s.output.iter().chain(s.input.iter()));
-        let input = template.reads_input().then_some(&self.task.input);
+        let sources = template.sources();
+        let input = sources.contains(&Source::Input).then_some(&self.task.input);
+        let steps =
+            sources.iter().filter_map(|s| if let Source::Step(n) = s { self.task.step(n) } else { None });
+        let outputs = steps.flat_map(|s| s.output.iter().chain(s.input.iter()));
         let start = (self.ctx.registry.default_label.clone(), false);
         outputs.chain(input).fold(start, |(l, t), held| (l.join(&held.label), t || held.tainted))
+    }
+
+    /// Where foreign content really is: a condition on it may read only what a schema bounds.
+    fn tainted_sources(&self) -> BTreeSet<Source> {
+        let input = self.task.input.tainted.then_some(Source::Input);
+        let tainted = |s: &&Step| s.output.as_ref().is_some_and(|o| o.tainted);
+        input
+            .into_iter()
+            .chain(self.task.steps.iter().filter(tainted).map(|s| Source::Step(s.name.clone())))
+            .collect()
     }
 
     fn finish(&mut self) -> Result<(), Refusal> {

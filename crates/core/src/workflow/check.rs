@@ -13,6 +13,7 @@ use super::fault::{Fault, FaultCode, Mark};
 use super::guard;
 use super::reading::{Draft, MEMBERS, Reader, StepDraft};
 use super::template::{Placed, Template};
+use crate::endpoint::Endpoint;
 use crate::id::{StepName, WorkflowName};
 use crate::label::Levels;
 
@@ -29,7 +30,20 @@ impl Workflow {
     /// # Errors
     /// Every fault (at most a hundred), in the order of the text.
     pub fn parse(text: &str, levels: &Levels) -> Result<Self, Vec<Fault>> {
-        read(text, Some(levels))
+        read(text, Reader::new(Some(levels), &|_| true))
+    }
+
+    /// As [`parse`](Self::parse), refusing also each endpoint that isn't `known` (an agent that the registry
+    /// doesn't have) where it stands.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub fn parse_against(
+        text: &str,
+        levels: &Levels,
+        known: &dyn Fn(&Endpoint) -> bool,
+    ) -> Result<Self, Vec<Fault>> {
+        read(text, Reader::new(Some(levels), known))
     }
 
     /// Reads a text back that was checked when it was pushed. Labels aren't checked again: the org's
@@ -38,7 +52,7 @@ impl Workflow {
     /// # Errors
     /// As [`parse`](Self::parse).
     pub fn load(text: &str) -> Result<Self, Vec<Fault>> {
-        read(text, None)
+        read(text, Reader::new(None, &|_| true))
     }
 }
 
@@ -57,13 +71,12 @@ impl TryFrom<String> for Workflow {
     }
 }
 
-fn read(text: &str, levels: Option<&Levels>) -> Result<Workflow, Vec<Fault>> {
+fn read(text: &str, mut reader: Reader<'_>) -> Result<Workflow, Vec<Fault>> {
     if text.len() > MAX_TEXT_BYTES {
         let message = format!("the text is {} bytes; at most {MAX_TEXT_BYTES} are allowed", text.len());
         return Err(vec![Fault::new(FaultCode::TooLarge, Mark::START, "", message)]);
     }
     let root = document::read(text).map_err(settled)?;
-    let mut reader = Reader { levels, faults: Vec::new() };
     let read = whole(&mut reader, &root, text);
     match read {
         Some(workflow) if reader.faults.is_empty() => Ok(workflow),
@@ -92,7 +105,7 @@ fn whole(reader: &mut Reader<'_>, root: &Node<'_>, text: &str) -> Option<Workflo
     let deadline = reader.span(&m, "deadline");
     let budget_microusd = reader.number(&m, "budget_microusd", 0, (1 << 53) - 1);
     let max_hops = reader.number(&m, "max_hops", 1, 10_000);
-    let output = m.get("output").map(|(node, pointer)| reader.template_node(node, &pointer));
+    let output = reader.template(&m, "output");
     let drafts = match m.get("steps") {
         Some((node, pointer)) => steps(reader, node, &pointer),
         None => {
@@ -177,12 +190,13 @@ impl Graph {
         self.needs.get(step).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Every step that comes before this one, however far back.
-    fn before(&self, step: usize) -> BTreeSet<usize> {
-        let mut found = BTreeSet::new();
+    /// Which steps come before this one, however far back.
+    fn before(&self, step: usize) -> Vec<bool> {
+        let mut found = vec![false; self.needs.len()];
         let mut open = self.needs_of(step).to_vec();
         while let Some(at) = open.pop() {
-            if found.insert(at) {
+            if let Some(seen) = found.get_mut(at).filter(|seen| !**seen) {
+                *seen = true;
                 open.extend(self.needs_of(at));
             }
         }
@@ -191,20 +205,20 @@ impl Graph {
 
     /// The shortest way from a step over its needs back to itself.
     fn round(&self, start: usize) -> Option<Vec<usize>> {
-        let mut came_from: BTreeMap<usize, usize> = BTreeMap::new();
+        let mut came_from: Vec<Option<usize>> = vec![None; self.needs.len()];
         let mut open = VecDeque::from([start]);
         while let Some(at) = open.pop_front() {
             for need in self.needs_of(at) {
                 if *need == start {
                     let mut way = vec![start, at];
-                    while let Some(previous) = way.last().and_then(|s| came_from.get(s)) {
-                        way.push(*previous);
+                    while let Some(previous) = way.last().and_then(|s| came_from.get(*s).copied().flatten()) {
+                        way.push(previous);
                     }
                     way.reverse();
                     return Some(way);
                 }
-                if !came_from.contains_key(need) {
-                    came_from.insert(*need, at);
+                if let Some(unseen) = came_from.get_mut(*need).filter(|from| from.is_none()) {
+                    *unseen = Some(at);
                     open.push_back(*need);
                 }
             }
@@ -303,7 +317,7 @@ struct Checker<'c> {
     drafts: &'c [StepDraft],
     graph: &'c Graph,
     /// The steps that have ended by then; none: all.
-    before: Option<&'c BTreeSet<usize>>,
+    before: Option<&'c [bool]>,
     tainted: &'c BTreeSet<usize>,
 }
 
@@ -324,7 +338,7 @@ impl Checker<'_> {
                 fault(FaultCode::UnknownStep, format!("there is no step `{step}`"));
                 continue;
             };
-            if self.before.is_some_and(|before| !before.contains(&place)) {
+            if self.before.is_some_and(|before| before.get(place) != Some(&true)) {
                 let message = format!("`{step}` may not have ended by then; put it into `needs`");
                 fault(FaultCode::NotNeeded, message);
                 continue;

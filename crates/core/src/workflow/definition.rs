@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::fault::Fault;
+use super::guard::Source;
 use super::template::Template;
 use crate::endpoint::Endpoint;
 use crate::id::{Malformed, StepName, WorkflowName};
@@ -196,6 +197,14 @@ impl Workflow {
 }
 
 impl StepDef {
+    /// What it is handed or decided by: the label and the taint of each join into its input, and so into
+    /// all that comes of it.
+    #[must_use]
+    pub fn sources(&self) -> BTreeSet<Source> {
+        let list = self.for_each.iter().map(|e| &e.list);
+        [&self.input].into_iter().chain(&self.when).chain(list).flat_map(Template::sources).collect()
+    }
+
     fn meaning(&self) -> Value {
         let mut m = Map::new();
         let sorted = |of: BTreeSet<String>| json!(of);

@@ -13,22 +13,22 @@ use serde_json::{Map, Number, Value};
 use super::fault::{Fault, FaultCode, Mark, beneath, excerpt};
 
 /// Nesting of mappings and sequences at most.
-pub const MAX_DEPTH: usize = 64;
+pub(super) const MAX_DEPTH: usize = 64;
 
 /// A node, where it starts, and how it was written.
 #[derive(Clone, Debug)]
-pub struct Node<'t> {
+pub(super) struct Node<'t> {
     /// Where it starts.
-    pub at: Mark,
+    pub(super) at: Mark,
     /// The source text of a scalar, quotes and all; empty for a collection.
-    pub raw: &'t str,
+    pub(super) raw: &'t str,
     /// What it holds.
-    pub held: Held<'t>,
+    pub(super) held: Held<'t>,
 }
 
 /// What a node holds.
 #[derive(Clone, Debug)]
-pub enum Held<'t> {
+pub(super) enum Held<'t> {
     /// `null`, `~` or nothing.
     Null,
     /// `true` or `false`.
@@ -45,17 +45,17 @@ pub enum Held<'t> {
 
 /// A key of a mapping and where it stands.
 #[derive(Clone, Debug)]
-pub struct Key {
+pub(super) struct Key {
     /// Where it starts.
-    pub at: Mark,
+    pub(super) at: Mark,
     /// The text.
-    pub text: String,
+    pub(super) text: String,
 }
 
 impl Node<'_> {
     /// The node as plain JSON.
     #[must_use]
-    pub fn value(&self) -> Value {
+    pub(super) fn value(&self) -> Value {
         match &self.held {
             Held::Null => Value::Null,
             Held::Bool(b) => Value::Bool(*b),
@@ -70,7 +70,7 @@ impl Node<'_> {
 
     /// Its JSON kind, in words.
     #[must_use]
-    pub const fn kind(&self) -> &'static str {
+    pub(super) const fn kind(&self) -> &'static str {
         match self.held {
             Held::Null => "null",
             Held::Bool(_) => "a boolean",
@@ -84,7 +84,7 @@ impl Node<'_> {
     /// Where the character at `offset` (bytes) of `part` stands, `part` being the `nth` `${{ … }}` of this
     /// scalar, without its braces. Where quoting or folding made the source another text, the `${{`.
     #[must_use]
-    pub fn mark_within(&self, nth: usize, part: &str, offset: usize) -> Mark {
+    pub(super) fn mark_within(&self, nth: usize, part: &str, offset: usize) -> Mark {
         let Some((open, _)) = self.raw.match_indices("${{").nth(nth) else { return self.at };
         let as_written = self
             .raw
@@ -114,7 +114,7 @@ fn count_lines(text: &str) -> u32 {
 ///
 /// # Errors
 /// Every duplicate key, alias, tag and bad number, or the first place where it isn't YAML.
-pub fn read(text: &str) -> Result<Node<'_>, Vec<Fault>> {
+pub(super) fn read(text: &str) -> Result<Node<'_>, Vec<Fault>> {
     let mut options = granit_parser::options! {
         disallow_directives: true,
         emit_unresolved_aliases: true,
@@ -236,21 +236,36 @@ impl<'t> Building<'t> {
 
     /// Puts a whole node where it belongs: into its list, beside its key, or as the next key.
     fn place(&mut self, node: Node<'t>) -> Result<(), Fault> {
-        let pointer = self.pointer();
-        match self.open.last_mut() {
-            None => self.root = Some(node),
-            Some(Open::List { items, .. }) => items.push(node),
+        let at = node.at;
+        let twice = match self.open.last_mut() {
+            None => {
+                self.root = Some(node);
+                None
+            }
+            Some(Open::List { items, .. }) => {
+                items.push(node);
+                None
+            }
             Some(Open::Members { members, seen, key, .. }) => match key.take() {
-                Some(k) => {
-                    if seen.insert(k.text.clone()) {
-                        members.push((k, node));
-                    } else {
-                        let message = format!("the member `{}` is there twice", excerpt(&k.text));
-                        self.faults.push(Fault::new(FaultCode::DuplicateKey, k.at, pointer, message));
-                    }
+                Some(k) if seen.insert(k.text.clone()) => {
+                    members.push((k, node));
+                    None
                 }
-                None => *key = Some(name_of(node, &pointer)?),
+                Some(k) => Some(k),
+                None => {
+                    *key = name_of(node);
+                    if key.is_none() {
+                        let message = "a member's name must be a string";
+                        return Err(Fault::new(FaultCode::BadYaml, at, self.pointer(), message));
+                    }
+                    None
+                }
             },
+        };
+        if let Some(k) = twice {
+            let message = format!("the member `{}` is there twice", excerpt(&k.text));
+            let pointer = beneath(&self.pointer(), &k.text);
+            self.faults.push(Fault::new(FaultCode::DuplicateKey, k.at, pointer, message));
         }
         Ok(())
     }
@@ -290,13 +305,13 @@ impl<'t> Building<'t> {
 }
 
 /// A key as written: YAML would let a number or `null` be one, JSON wouldn't.
-fn name_of(node: Node<'_>, pointer: &str) -> Result<Key, Fault> {
+fn name_of(node: Node<'_>) -> Option<Key> {
     match node.held {
-        Held::Text(text) => Ok(Key { at: node.at, text }),
+        Held::Text(text) => Some(Key { at: node.at, text }),
         Held::Null | Held::Bool(_) | Held::Number(_) if !node.raw.is_empty() => {
-            Ok(Key { at: node.at, text: node.raw.to_owned() })
+            Some(Key { at: node.at, text: node.raw.to_owned() })
         }
-        _ => Err(Fault::new(FaultCode::BadYaml, node.at, pointer, "a member's name must be a string")),
+        _ => None,
     }
 }
 

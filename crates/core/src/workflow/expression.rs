@@ -3,10 +3,10 @@
 //! It may name `input`, `steps.X.output`, `steps.X.status`, `task.id`, `task.requester` and, under
 //! `for_each`, `item`; it may call `size`, `string`, `int`, `double`, `contains`, `startsWith`, `endsWith`.
 //! The `scan` holds it to its bounds, the parser then
-//! descends only as deep as was counted, and [`evaluate`] works over JSON with a budget. That the three mean what CEL
+//! descends only as deep as was counted, and `evaluate` works over JSON with a budget. That the three mean what CEL
 //! means is tested against the `cel` crate; its own parser and interpreter know no bounds.
 
-pub mod evaluate;
+pub(super) mod evaluate;
 mod number;
 mod scan;
 pub mod scope;

@@ -31,6 +31,8 @@ pub enum FaultCode {
     BadValue,
     /// Not `role:NAME`, `team:NAME` or `agent:KEY`.
     BadEndpoint,
+    /// An endpoint that isn't there, e.g. an agent that the registry doesn't have.
+    UnknownDestination,
     /// An address where a name belongs. Addresses live in the registry, under posture.
     UrlInWorkflow,
     /// Not one of the org's levels, or a bad tag.
@@ -74,6 +76,7 @@ impl FaultCode {
             Self::WrongType => "wrong_type",
             Self::BadValue => "bad_value",
             Self::BadEndpoint => "bad_endpoint",
+            Self::UnknownDestination => "unknown_destination",
             Self::UrlInWorkflow => "url_in_workflow",
             Self::BadLabel => "bad_label",
             Self::BadSchema => "bad_schema",
@@ -154,4 +157,50 @@ pub fn excerpt(text: &str) -> String {
 pub fn beneath(pointer: &str, member: &str) -> String {
     let member: String = member.chars().take(80).collect();
     format!("{pointer}/{}", member.replace('~', "~0").replace('/', "~1"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_in_json_has_the_code_that_is_printed() {
+        use FaultCode as C;
+        for code in [
+            C::TooLarge,
+            C::BadYaml,
+            C::AliasOrTag,
+            C::DuplicateKey,
+            C::BadNumber,
+            C::UnknownMember,
+            C::MissingMember,
+            C::WrongType,
+            C::BadValue,
+            C::BadEndpoint,
+            C::UnknownDestination,
+            C::UrlInWorkflow,
+            C::BadLabel,
+            C::BadSchema,
+            C::TooManySteps,
+            C::UnknownStep,
+            C::Cycle,
+            C::NotNeeded,
+            C::BadExpression,
+            C::ExpressionTooLarge,
+            C::UnknownName,
+            C::UnknownFunction,
+            C::ForeignCondition,
+            C::AmbiguousInput,
+        ] {
+            let fault = Fault::new(code, Mark { line: 3, column: 7 }, beneath("/a", "b/~"), "why");
+            let shown = serde_json::to_value(&fault).unwrap();
+            assert_eq!(
+                shown,
+                serde_json::json!({
+                    "line": 3, "column": 7, "code": code.as_str(), "pointer": "/a/b~1~0", "message": "why"
+                })
+            );
+            assert_eq!(serde_json::from_value::<Fault>(shown).unwrap(), fault);
+        }
+    }
 }

@@ -5,6 +5,7 @@
 
 use serde_json::Value;
 
+use super::check::MAX_STEPS;
 use super::definition::{Ask, ForEach, Retry};
 use super::document::{Held, Key, Node};
 use super::fault::{Fault, FaultCode, Mark, beneath, excerpt};
@@ -15,7 +16,7 @@ use crate::label::Levels;
 use crate::time::Span;
 
 /// Members of a workflow.
-pub const MEMBERS: [&str; 10] = [
+pub(super) const MEMBERS: [&str; 10] = [
     "name",
     "version",
     "description",
@@ -28,7 +29,7 @@ pub const MEMBERS: [&str; 10] = [
     "output",
 ];
 /// Members of a step.
-pub const STEP_MEMBERS: [&str; 13] = [
+pub(super) const STEP_MEMBERS: [&str; 13] = [
     "to",
     "needs",
     "when",
@@ -76,7 +77,9 @@ pub(super) struct StepDraft {
 /// Reads nodes, noting what is wrong.
 pub(super) struct Reader<'l> {
     /// The org's levels; none when a stored text is read back.
-    pub(super) levels: Option<&'l Levels>,
+    levels: Option<&'l Levels>,
+    /// Can work go there?
+    known: &'l dyn Fn(&Endpoint) -> bool,
     pub(super) faults: Vec<Fault>,
 }
 
@@ -88,19 +91,18 @@ pub(super) struct Members<'n, 't> {
 }
 
 impl<'n, 't> Members<'n, 't> {
-    /// A member that is there, `null` or not.
-    fn written(&self, name: &str) -> Option<(&'n Node<'t>, String)> {
+    /// A member, if it is there.
+    pub(super) fn get(&self, name: &str) -> Option<(&'n Node<'t>, String)> {
         let (_, node) = self.all.iter().find(|(k, _)| k.text == name)?;
         Some((node, beneath(&self.pointer, name)))
     }
-
-    /// A member that is there and isn't `null`.
-    pub(super) fn get(&self, name: &str) -> Option<(&'n Node<'t>, String)> {
-        self.written(name).filter(|(n, _)| !matches!(n.held, Held::Null))
-    }
 }
 
-impl Reader<'_> {
+impl<'l> Reader<'l> {
+    pub(super) fn new(levels: Option<&'l Levels>, known: &'l dyn Fn(&Endpoint) -> bool) -> Self {
+        Self { levels, known, faults: Vec::new() }
+    }
+
     pub(super) fn fault(&mut self, code: FaultCode, at: Mark, pointer: &str, message: impl Into<String>) {
         self.faults.push(Fault::new(code, at, pointer, message));
     }
@@ -272,7 +274,12 @@ impl Reader<'_> {
             return None;
         }
         match text.parse() {
-            Ok(endpoint) => Some(endpoint),
+            Ok(endpoint) if (self.known)(&endpoint) => Some(endpoint),
+            Ok(endpoint) => {
+                let message = format!("there is no `{endpoint}`");
+                self.fault(FaultCode::UnknownDestination, node.at, pointer, message);
+                None
+            }
             Err(_) if text.contains("${{") => {
                 let message = "a destination is written out, never computed";
                 self.fault(FaultCode::BadEndpoint, node.at, pointer, message);
@@ -293,6 +300,11 @@ impl Reader<'_> {
     fn list<'n, 't>(&mut self, m: &Members<'n, 't>, name: &str) -> Option<(&'n [Node<'t>], String)> {
         let (node, pointer) = m.get(name)?;
         if let Held::List(items) = &node.held {
+            if items.len() > MAX_STEPS {
+                let message = format!("this has {} elements; at most {MAX_STEPS} are allowed", items.len());
+                self.fault(FaultCode::BadValue, node.at, &pointer, message);
+                return None;
+            }
             return Some((items, pointer));
         }
         self.wrong_kind(node, &pointer, "a list");
@@ -308,9 +320,8 @@ impl Reader<'_> {
         Draft { template, placed }
     }
 
-    /// A template where `null` is a value like any other.
     pub(super) fn template(&mut self, m: &Members<'_, '_>, name: &str) -> Option<Draft> {
-        let (node, pointer) = m.written(name)?;
+        let (node, pointer) = m.get(name)?;
         Some(self.template_node(node, &pointer))
     }
 

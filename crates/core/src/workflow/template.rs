@@ -13,11 +13,15 @@ use super::expression::evaluate::written;
 use super::expression::scope::{Bounds, EvalError, EvalFault, Meter, Scope, weight};
 use super::expression::{Bad, Expression, Read, Root};
 use super::fault::{FaultCode, Mark};
+use super::guard::Source;
 use crate::id::StepName;
 use crate::payload::{Limits, Payload, kind};
 
 const OPEN: &str = "${{";
 const CLOSE: &str = "}}";
+/// Expressions in one string, and the texts between them: finding where each stands takes a walk over the
+/// string, so their number is bounded.
+const MAX_PIECES: usize = 200;
 
 /// A value with expressions in its strings.
 #[derive(Clone, Debug, PartialEq)]
@@ -103,18 +107,21 @@ impl Template {
     /// The steps that it names, by output or status: the label of each joins into what it gives.
     #[must_use]
     pub fn steps(&self) -> BTreeSet<StepName> {
-        self.reads()
-            .filter_map(|r| match &r.root {
-                Root::Output(step) | Root::Status(step) => Some(step.clone()),
-                Root::Input | Root::TaskId | Root::Requester | Root::Item => None,
-            })
-            .collect()
+        let step = |s| if let Source::Step(step) = s { Some(step) } else { None };
+        self.sources().into_iter().filter_map(step).collect()
     }
 
-    /// Does it read the task's input, so that the input's label joins?
+    /// What it names, the input among it: the label and the taint of each join into what it gives. An
+    /// `item` is part of the list that it comes from, which has sources of its own.
     #[must_use]
-    pub fn reads_input(&self) -> bool {
-        self.reads().any(|r| r.root == Root::Input)
+    pub fn sources(&self) -> BTreeSet<Source> {
+        self.reads()
+            .filter_map(|r| match &r.root {
+                Root::Input => Some(Source::Input),
+                Root::Output(step) | Root::Status(step) => Some(Source::Step(step.clone())),
+                Root::TaskId | Root::Requester | Root::Item => None,
+            })
+            .collect()
     }
 
     /// The value.
@@ -268,6 +275,12 @@ impl Reading<'_> {
         let mut rest = text;
         let mut nth = 0;
         while let Some((before, after)) = rest.split_once(OPEN) {
+            if pieces.len() >= MAX_PIECES {
+                let message = format!("more than {} expressions in one string", MAX_PIECES / 2);
+                let bad = Bad { code: FaultCode::ExpressionTooLarge, offset: 0, message };
+                self.wrong.push(Misplaced { bad, at: node.at, pointer: pointer.to_owned() });
+                return Form::Plain(Value::Null);
+            }
             if !before.is_empty() {
                 pieces.push(Piece::Text(before.to_owned()));
             }
@@ -292,10 +305,10 @@ impl Reading<'_> {
                 }
             }
         }
-        if pieces.len() == 1 && rest.is_empty() && matches!(pieces.first(), Some(Piece::Of(_))) {
-            if let Some(Piece::Of(e)) = pieces.pop() {
-                return Form::One(e);
-            }
+        if rest.is_empty()
+            && let [Piece::Of(only)] = pieces.as_slice()
+        {
+            return Form::One(only.clone());
         }
         if !rest.is_empty() {
             pieces.push(Piece::Text(rest.to_owned()));

@@ -47,6 +47,9 @@ fn the_example_reads_whole() {
     assert_eq!(audit.on_input_required, Ask::Ask);
     assert_eq!(audit.output_schema.as_ref().unwrap()["required"], json!(["ok"]));
     assert_eq!(audit.input.steps(), [name("draft")].into());
+    let publish = w.step(&name("publish")).unwrap();
+    assert_eq!(publish.sources(), [Source::Step(name("audit"))].into());
+    assert_eq!(w.step(&name("draft")).unwrap().sources(), [Source::Input].into());
     assert_eq!(w.before(&name("publish")), [name("draft"), name("audit")].into());
     assert_eq!(w.output.as_ref().unwrap().steps(), [name("publish")].into());
     let endpoints: Vec<String> = w.endpoints().iter().map(ToString::to_string).collect();
@@ -112,6 +115,8 @@ fn each_fault_is_told_with_its_place() {
         ("needs: [c]", at(C::UnknownStep, 13, "needs/0")),
         ("needs: [a, a]", at(C::BadValue, 16, "needs/1")),
         ("needs: [b]", at(C::Cycle, 13, "needs/0")),
+        ("deadline: ~", at(C::WrongType, 15, "deadline")),
+        ("label:", at(C::WrongType, 10, "label")),
         ("label: secret", at(C::BadLabel, 12, "label")),
         ("label: internal+E", at(C::BadLabel, 12, "label")),
         ("deadline: 2 weeks", at(C::BadValue, 15, "deadline")),
@@ -192,6 +197,48 @@ fn faults_of_the_whole_are_told_with_their_place() {
 }
 
 #[test]
+fn an_unknown_destination_is_refused_where_it_stands() {
+    let known = |e: &Endpoint| !matches!(e, Endpoint::Agent(k) if k.as_str() != "auditor");
+    let against = |text: &str| Workflow::parse_against(text, &Levels::default(), &known);
+    assert!(against(EXAMPLE).is_ok());
+    let found = against(&EXAMPLE.replace("agent:auditor", "agent:stranger")).unwrap_err();
+    assert_eq!(found.len(), 1);
+    assert_eq!((found[0].code, found[0].line, found[0].column), (FaultCode::UnknownDestination, 5, 9));
+}
+
+#[test]
+fn a_hostile_text_within_its_size_is_read_in_bounded_work() {
+    let head = "name: x\nsteps:\n";
+    let mut needy = head.to_owned();
+    for i in 0..MAX_STEPS {
+        let needs: Vec<String> = (0..i).map(|n| format!("s{n}")).collect();
+        needy.push_str(&format!("  s{i}: {{to: role:a, input: x, needs: [{}]}}\n", needs.join(",")));
+    }
+    assert!(needy.len() <= MAX_TEXT_BYTES);
+    assert!(parse(&needy).is_ok());
+    let fill = |unit: &str| unit.repeat((MAX_TEXT_BYTES - 200) / unit.len());
+    for text in [
+        format!("{head}  a: {{to: role:a, needs: [{}]}}", fill("b,")),
+        format!("{head}  a: {{to: role:a, may: [{}]}}", fill("x,")),
+        format!("{head}  a: {{to: role:a, input: \"{}\"}}", fill("${{input}}")),
+        format!("{head}  a: {{to: role:a, input: [{}]}}", fill("'${{q}}',")),
+        format!("{head}  a: {{to: role:a, input: {}1{}}}", "[".repeat(50), "]".repeat(50)) + &fill(" "),
+        format!(
+            "{head}  a: {{to: role:a, input: {}[{}]",
+            "{aaaaaaaaaaaaaaaaaaaaaaaaaaaa: ".repeat(40),
+            fill("1,")
+        ),
+        fill("a"),
+        fill("a: 1\n"),
+        fill("- "),
+        fill("\"\\u0041"),
+    ] {
+        let faults = parse(&text).err().unwrap_or_default();
+        assert!(faults.len() <= MAX_FAULTS);
+    }
+}
+
+#[test]
 fn a_cycle_is_named_once_and_what_hangs_on_it_is_not_blamed() {
     let text = "name: x\nsteps:\n  a: {to: role:a, input: x, needs: [c]}\n  b: {to: role:b, needs: [a]}\n  c: {to: role:c, needs: [b]}\n  d: {to: role:d, needs: [c]}\n";
     let found = parse(text).unwrap_err();
@@ -228,8 +275,8 @@ fn a_condition_on_foreign_words_needs_a_closed_choice_of_the_schema() {
     let schema = "{properties: {ok: {type: boolean}, word: {type: string}}}";
     let refused = [(FaultCode::ForeignCondition, 7, 21, "/steps/b/when".to_owned())];
     assert!(parse(&text("agent:a", schema, "steps.a.output.data.ok")).is_ok());
-    assert!(parse(&text("agent:a", "~", "steps.a.status == 'completed'")).is_ok());
-    assert_eq!(faults(&text("agent:a", "~", "steps.a.output.data.ok")), refused);
+    assert!(parse(&text("agent:a", "{}", "steps.a.status == 'completed'")).is_ok());
+    assert_eq!(faults(&text("agent:a", "{}", "steps.a.output.data.ok")), refused);
     assert_eq!(faults(&text("agent:a", schema, "steps.a.output.data.word == 'go'")), refused);
     assert_eq!(faults(&text("agent:a", schema, "steps.a.output.text == 'go'")), refused);
     assert_eq!(faults(&text("role:a, fallback: agent:b", schema, "steps.a.output.text == 'go'")), refused);

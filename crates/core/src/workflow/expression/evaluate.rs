@@ -3,7 +3,7 @@
 //! CEL's meaning, on the values that JSON has: an integer within 64 bits stays one, another number is a
 //! double; `&&` and `||` absorb an error on the side that doesn't decide; equality never fails. One thing
 //! more than CEL: where a double meets an integer in arithmetic, both are doubles, since JSON doesn't tell
-//! `3` from `3.0`. Promise: every value made and every text compared is paid for from [`Bounds`]; an error
+//! `3` from `3.0`. Promise: every value made and every text compared is paid for from the `Bounds`; an error
 //! names the expression and kinds of values, never a value.
 
 use std::borrow::Cow;
@@ -275,8 +275,8 @@ impl<'e> Evaluation<'_, 'e, '_> {
                 self.meter.spend(len(&text))?;
                 Value::String(text.into_owned())
             }
-            Function::Int => Num::Int(self.to_int(&first)?).value()?,
-            Function::Double => Num::Double(self.to_double(&first)?).value()?,
+            Function::Int => Num::Int(self.int(&first)?).value()?,
+            Function::Double => Num::Double(self.double(&first)?).value()?,
             Function::Contains | Function::StartsWith | Function::EndsWith => {
                 let second = second.unwrap_or(Cow::Owned(Value::Null));
                 let (text, part) = (text(&first)?, text(&second)?);
@@ -307,7 +307,7 @@ impl<'e> Evaluation<'_, 'e, '_> {
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "in range, and cut towards zero as CEL has it")]
-    fn to_int(&mut self, v: &Value) -> Result<i64, EvalFault> {
+    fn int(&mut self, v: &Value) -> Result<i64, EvalFault> {
         match v {
             Value::Number(_) => match number(v)? {
                 Num::Int(i) => Ok(i),
@@ -322,7 +322,7 @@ impl<'e> Evaluation<'_, 'e, '_> {
         }
     }
 
-    fn to_double(&mut self, v: &Value) -> Result<f64, EvalFault> {
+    fn double(&mut self, v: &Value) -> Result<f64, EvalFault> {
         match v {
             Value::Number(_) => Ok(number(v)?.double()),
             Value::String(s) => {

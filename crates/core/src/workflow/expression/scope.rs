@@ -20,7 +20,7 @@ pub struct Bounds {
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { output_bytes: 1 << 20, steps: 16 << 20 }
+        Self { output_bytes: 4 << 20, steps: 16 << 20 }
     }
 }
 

@@ -1,0 +1,73 @@
+//! What every door and loop of one server shares.
+
+use std::sync::Arc;
+
+use exeat_core::id::OrgName;
+use exeat_core::key::{Ring, Root};
+use exeat_core::ledger::LedgerKey;
+use exeat_core::ports::Archive;
+use exeat_core::registry::{Bounds, EgressMode};
+use exeat_core::time::Span;
+use exeat_core::walk::Ports;
+
+use crate::runtime::Runtime;
+
+/// What is switched on, from configuration.
+#[derive(Clone, Debug)]
+pub struct Switches {
+    /// The relay publishes.
+    pub bus: bool,
+    /// Tasks are accepted and decided.
+    pub coordinator: bool,
+    /// Work is leased.
+    pub harness: bool,
+    /// Roles that may lease; `*`: all.
+    pub harness_roles: Vec<String>,
+    /// Teams whose roles may lease; `*`: all.
+    pub harness_teams: Vec<String>,
+    /// The upper bound that configuration sets on egress.
+    pub egress_cap: EgressMode,
+    /// Does one person count as two, for registry, policy and egress mode? Never for approvals.
+    pub single_operator: bool,
+}
+
+/// Settings of doors and loops.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The org of this store.
+    pub org: OrgName,
+    /// Base of the callback URL: `https://exeat.example`, without a slash at the end.
+    pub public_url: String,
+    /// Switches.
+    pub switches: Switches,
+    /// Bounds and defaults, as the store has them.
+    pub bounds: Arc<Bounds>,
+    /// Largest body of a callback, in bytes.
+    pub callback_body_bytes: usize,
+    /// Callbacks per minute, per callback id and per source.
+    pub callback_per_minute: u32,
+    /// A checkpoint at least every so many records.
+    pub checkpoint_every: u64,
+    /// A checkpoint at least this often, if anything was recorded.
+    pub checkpoint_interval: Span,
+    /// Where checkpoints are written outside the store.
+    pub checkpoint_file: std::path::PathBuf,
+}
+
+/// One server.
+pub struct App {
+    /// What walks need.
+    pub ports: Ports,
+    /// What doors ask.
+    pub archive: Arc<dyn Archive>,
+    /// Runs acts and loops.
+    pub runtime: Arc<Runtime>,
+    /// Settings.
+    pub settings: Settings,
+    /// Derived keys by kid: callbacks, cursors.
+    pub ring: Arc<Ring>,
+    /// The root of the derived keys.
+    pub root: Root,
+    /// Signs heads.
+    pub ledger_key: LedgerKey,
+}
