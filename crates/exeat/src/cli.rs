@@ -219,7 +219,7 @@ async fn dispatch(cli: Cli, show: &Show) -> Result<Exit, Failure> {
 }
 
 /// Comes back on SIGINT or SIGTERM; where they can't be heard, never, and they end the process themselves.
-async fn told_to_stop() {
+pub(crate) async fn told_to_stop() {
     use tokio::signal::unix::{SignalKind, signal};
     match (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) {
         (Ok(mut int), Ok(mut term)) => {

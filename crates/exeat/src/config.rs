@@ -168,7 +168,7 @@ pub(crate) struct Egress {
     pub(crate) card_ttl: Span,
     pub(crate) card_miss_ttl: Span,
     pub(crate) dns: String,
-    proxy: String,
+    pub(crate) proxy: String,
 }
 
 /// Checkpoints.
@@ -275,7 +275,11 @@ fn from_environment(table: &mut Table, environment: &BTreeMap<String, String>) -
         match value {
             Value::Table(section) => {
                 for (inner, value) in section.iter_mut() {
-                    set(value, &format!("EXEAT_{}_{}", key.to_uppercase(), inner.to_uppercase()), environment)?;
+                    set(
+                        value,
+                        &format!("EXEAT_{}_{}", key.to_uppercase(), inner.to_uppercase()),
+                        environment,
+                    )?;
                 }
             }
             value => set(value, &format!("EXEAT_{}", key.to_uppercase()), environment)?,
@@ -295,7 +299,9 @@ fn set(value: &mut Value, name: &str, environment: &BTreeMap<String, String>) ->
             let items = text.split(',').map(str::trim).filter(|t| !t.is_empty());
             let parsed: Result<Vec<Value>, BadConfig> = items
                 .map(|t| match numbers {
-                    true => t.parse().map(Value::Integer).map_err(|_| bad("expected whole numbers, with commas")),
+                    true => {
+                        t.parse().map(Value::Integer).map_err(|_| bad("expected whole numbers, with commas"))
+                    }
                     false => Ok(Value::String(t.to_owned())),
                 })
                 .collect();
@@ -311,20 +317,25 @@ fn checked(data: &Path, raw: Raw, listen: Option<SocketAddr>) -> Result<Config, 
     let listen = match listen {
         Some(l) => l,
         None => raw.server.listen.parse().map_err(|_| {
-            bad("server.listen", format!("expected an address and a port, like 127.0.0.1:7700; got {:?}", raw.server.listen))
+            bad(
+                "server.listen",
+                format!("expected an address and a port, like 127.0.0.1:7700; got {:?}", raw.server.listen),
+            )
         })?,
     };
-    let file = raw.store.url.strip_prefix("sqlite:").filter(|f| !f.is_empty()).ok_or_else(|| {
-        bad("store.url", "expected sqlite:FILE; other stores come later".to_owned())
-    })?;
+    let file = raw
+        .store
+        .url
+        .strip_prefix("sqlite:")
+        .filter(|f| !f.is_empty())
+        .ok_or_else(|| bad("store.url", "expected sqlite:FILE; other stores come later".to_owned()))?;
     if raw.bus.url != "local" {
         return Err(bad("bus.url", "expected \"local\"; other buses come later".to_owned()));
     }
-    if !raw.egress.proxy.is_empty() {
-        return Err(bad("egress.proxy", "an egress proxy isn't supported yet; leave it empty".to_owned()));
-    }
-    let levels = Levels::try_from(raw.labels.levels.clone()).map_err(|e| bad("labels.levels", e.to_string()))?;
-    let default_label = levels.parse(&raw.labels.default).map_err(|e| bad("labels.default", e.to_string()))?;
+    let levels =
+        Levels::try_from(raw.labels.levels.clone()).map_err(|e| bad("labels.levels", e.to_string()))?;
+    let default_label =
+        levels.parse(&raw.labels.default).map_err(|e| bad("labels.default", e.to_string()))?;
     unsafe_combinations(&raw, listen)?;
     Ok(Config {
         switches: switches(&raw),
@@ -372,7 +383,11 @@ fn switches(raw: &Raw) -> Switches {
 
 const fn bounds(raw: &Raw) -> Bounds {
     Bounds {
-        payload: Limits { bytes: raw.limits.payload_bytes, parts: raw.limits.parts, depth: raw.limits.json_depth },
+        payload: Limits {
+            bytes: raw.limits.payload_bytes,
+            parts: raw.limits.parts,
+            depth: raw.limits.json_depth,
+        },
         continuation_bytes: raw.limits.continuation_bytes,
         depth: raw.limits.depth,
         hops: raw.limits.hops,
@@ -394,11 +409,16 @@ const fn bounds(raw: &Raw) -> Bounds {
 
 /// What a first start writes down: every default as a comment, and what it switches on.
 pub(crate) fn first_file(listen: SocketAddr) -> String {
-    let mut text = String::from("# Written by the first start. What isn't set here has the default shown below.\n\n");
-    text.push_str("bus_enabled = true\ncoordinator_enabled = true\nharness_enabled = true\na2a_egress_enabled = true\n");
+    let mut text =
+        String::from("# Written by the first start. What isn't set here has the default shown below.\n\n");
+    text.push_str(
+        "bus_enabled = true\ncoordinator_enabled = true\nharness_enabled = true\na2a_egress_enabled = true\n",
+    );
     if listen.ip().is_loopback() {
         text.push_str("single_operator = true   # one person counts as two; refused on other listeners\n");
-        text.push_str("\n[egress]\nallow_cidrs = [\"127.0.0.0/8\", \"::1/128\"]   # for agents on this machine\n");
+        text.push_str(
+            "\n[egress]\nallow_cidrs = [\"127.0.0.0/8\", \"::1/128\"]   # for agents on this machine\n",
+        );
         text.push_str("\n[credentials]\ngrants = [\"env:*\", \"file:*\"]\n");
     }
     text.push_str("\n# ---- every setting with its default ----\n");
@@ -433,7 +453,10 @@ mod tests {
 
     #[test]
     fn the_environment_wins_over_the_file() {
-        let c = read("[hop]\npoll_first = \"1h\"", &[("EXEAT_HOP_POLL_FIRST", "2s"), ("EXEAT_EGRESS_PORTS", "443, 8443")]);
+        let c = read(
+            "[hop]\npoll_first = \"1h\"",
+            &[("EXEAT_HOP_POLL_FIRST", "2s"), ("EXEAT_EGRESS_PORTS", "443, 8443")],
+        );
         let c = c.unwrap();
         assert_eq!(c.bounds.poll_first, Span::of_secs(2));
         assert_eq!(c.egress.ports, [443, 8443]);

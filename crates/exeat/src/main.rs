@@ -9,8 +9,8 @@
 mod cli;
 mod client;
 mod clock;
-mod demo;
 mod config;
+mod demo;
 mod failure;
 mod gateway;
 mod serve;

@@ -42,7 +42,8 @@ pub(crate) struct Facts<'a> {
 /// Decides the first start. Pure.
 pub(crate) fn first(facts: &Facts<'_>, mut ids: Ids) -> First {
     let mut set = ChangeSet::new(ChangeId::draw(&mut ids), facts.org.clone(), facts.now);
-    let everything: BTreeSet<KeyScope> = KeyScope::ALL.into_iter().filter(|s| *s != KeyScope::Worker).collect();
+    let everything: BTreeSet<KeyScope> =
+        KeyScope::ALL.into_iter().filter(|s| *s != KeyScope::Worker).collect();
     let second = BTreeSet::from([KeyScope::Approver, KeyScope::Admin]);
     let (admin, admin_text) = key(facts, &mut ids, "admin", everything, &[]);
     let (approver, approver_text) = key(facts, &mut ids, "second", second, &["ops"]);
@@ -68,7 +69,13 @@ pub(crate) fn first(facts: &Facts<'_>, mut ids: Ids) -> First {
     First { set, files: vec![("admin.key", admin_text), ("approver.key", approver_text)] }
 }
 
-fn key(facts: &Facts<'_>, ids: &mut Ids, name: &str, scopes: BTreeSet<KeyScope>, roles: &[&str]) -> (ApiKey, String) {
+fn key(
+    facts: &Facts<'_>,
+    ids: &mut Ids,
+    name: &str,
+    scopes: BTreeSet<KeyScope>,
+    roles: &[&str],
+) -> (ApiKey, String) {
     let minted = auth::mint(ids);
     let key = ApiKey {
         id: minted.id,
@@ -112,19 +119,16 @@ pub(crate) fn record(
     set.drafts.push(Draft::apart(set.at, set.id, Actor::system("first_start"), Data::Change(data)));
 }
 
-/// Writes the files of a first start; those that are there stay.
+/// Writes the files of a first start. What an interrupted one left names keys that no store knows: it is replaced.
 pub(crate) fn write_files(data: &Path, files: &[(&str, String)]) -> io::Result<()> {
     for (name, content) in files {
-        match super::keys::write_secret(&data.join(name), format!("{content}\n").as_bytes()) {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                let text = std::fs::read(data.join(name))?;
-                if text.trim_ascii() != content.trim().as_bytes() {
-                    let why = format!("{name} is there already, from another start; move it away");
-                    return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
-                }
-            }
-            other => other?,
+        let fresh = data.join(format!(".{name}.new"));
+        match std::fs::remove_file(&fresh) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
         }
+        super::keys::write_secret(&fresh, format!("{content}\n").as_bytes())?;
+        std::fs::rename(&fresh, data.join(name))?;
     }
     Ok(())
 }
