@@ -8,6 +8,45 @@ pub mod app;
 pub mod auth;
 pub mod body;
 pub mod idempotency;
+pub mod judges;
 pub mod page;
 pub mod problem;
 pub mod runtime;
+pub mod shown;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use tokio::net::TcpListener;
+
+use crate::app::App;
+
+/// Every door.
+pub fn router(app: Arc<App>) -> Router {
+    Router::new().with_state(app)
+}
+
+/// Starts the loops.
+pub fn start(app: &Arc<App>) {
+    app.runtime.run(app.ports.clone());
+}
+
+/// Serves until told to stop; requests under way are answered.
+///
+/// # Errors
+/// If the listener fails.
+pub async fn serve(
+    listener: TcpListener,
+    app: Arc<App>,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
+    let stopping = app.runtime.stopping().clone();
+    let service = router(app).into_make_service_with_connect_info::<SocketAddr>();
+    let told = async move {
+        stop.await;
+        // Long polls and streams end by this.
+        stopping.cancel();
+    };
+    axum::serve(listener, service).with_graceful_shutdown(told).await
+}
