@@ -5,9 +5,16 @@
 //! or writes SQL.
 
 pub mod app;
+pub mod approvals;
 pub mod auth;
 pub mod body;
+pub mod callback;
+pub mod events;
 pub mod idempotency;
+pub mod judges;
+pub mod leases;
 pub mod page;
 pub mod problem;
 pub mod runtime;
+pub mod shown;
+pub mod tasks;
