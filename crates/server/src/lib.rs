@@ -5,14 +5,19 @@
 //! or writes SQL.
 
 pub mod app;
+pub mod approvals;
 pub mod auth;
 pub mod body;
+pub mod callback;
+pub mod events;
 pub mod idempotency;
 pub mod judges;
+pub mod leases;
 pub mod page;
 pub mod problem;
 pub mod runtime;
 pub mod shown;
+pub mod tasks;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,7 +29,7 @@ use crate::app::App;
 
 /// Every door.
 pub fn router(app: Arc<App>) -> Router {
-    Router::new().with_state(app)
+    tasks::task_routes().with_state(app)
 }
 
 /// Starts the loops.
