@@ -3,3 +3,5 @@
 //! Nothing here ships. A crate uses it in its `tests/it` only.
 
 pub mod memory;
+pub mod sim;
+pub mod world;
