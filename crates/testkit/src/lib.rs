@@ -2,4 +2,5 @@
 //!
 //! Nothing here ships. A crate uses it in its `tests/it` only.
 
+pub mod contract;
 pub mod memory;
