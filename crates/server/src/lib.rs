@@ -5,4 +5,9 @@
 //! or writes SQL.
 
 pub mod app;
+pub mod auth;
+pub mod body;
+pub mod idempotency;
+pub mod page;
+pub mod problem;
 pub mod runtime;

@@ -51,9 +51,9 @@ impl Desk<'_> {
             SendOutcome::Refused { code, after: Some(after) } => {
                 self.not_sent(id, n, *code, &report.detail, Some(*after))
             }
-            SendOutcome::Refused { code, after: None } | SendOutcome::Impossible(code) => {
-                self.cannot_send(id, *code, &report.detail)
-            }
+            SendOutcome::Refused { code, after: None }
+            | SendOutcome::Impossible(code)
+            | SendOutcome::Unusable(code) => self.cannot_send(id, *code, &report.detail),
             SendOutcome::ContextRefused => {
                 self.bridge_mut(id)?.context_refused = true;
                 self.not_sent(id, n, ReasonCode::SendRefused, &report.detail, Some(Span::ZERO))
@@ -72,7 +72,9 @@ impl Desk<'_> {
     fn record_attempt(&mut self, id: HopId, n: u32, report: &SendReport) -> Result<(), Refusal> {
         let now = self.now();
         let outcome = match &report.outcome {
-            SendOutcome::Task(_) | SendOutcome::Message(_) => AttemptOutcome::Answered,
+            SendOutcome::Task(_) | SendOutcome::Message(_) | SendOutcome::Unusable(_) => {
+                AttemptOutcome::Answered
+            }
             SendOutcome::NotSent(_) | SendOutcome::OtherInterface(_) => AttemptOutcome::NotSent,
             SendOutcome::Impossible(_) if report.wire.is_none() => AttemptOutcome::NotSent,
             SendOutcome::Impossible(_) | SendOutcome::Refused { .. } | SendOutcome::ContextRefused => {
@@ -81,9 +83,10 @@ impl Desk<'_> {
             SendOutcome::Ambiguous => AttemptOutcome::Ambiguous,
         };
         let code = match &report.outcome {
-            SendOutcome::NotSent(c) | SendOutcome::Impossible(c) | SendOutcome::Refused { code: c, .. } => {
-                Some(c.as_str())
-            }
+            SendOutcome::NotSent(c)
+            | SendOutcome::Impossible(c)
+            | SendOutcome::Unusable(c)
+            | SendOutcome::Refused { code: c, .. } => Some(c.as_str()),
             SendOutcome::ContextRefused => Some("context_refused"),
             SendOutcome::OtherInterface(_) => Some("other_interface"),
             SendOutcome::Task(_) | SendOutcome::Message(_) | SendOutcome::Ambiguous => None,
