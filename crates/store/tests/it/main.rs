@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod contract;
 #[cfg(test)]
+mod likeness;
+#[cfg(test)]
 mod opening;
 #[cfg(test)]
 mod writing;
