@@ -372,12 +372,10 @@ pub(super) const TASKS_BY_WORKFLOW: &str = "
         AND (?4 IS NULL OR due_at < ?4)
     ORDER BY id DESC LIMIT ?3";
 pub(super) const TASKS_BY_AGENT: &str = "
-    SELECT t.id, t.doc FROM (SELECT DISTINCT task_id FROM hop
-            WHERE org_id = ?1 AND to_endpoint = ?5 AND task_id < ?2 ORDER BY task_id DESC) AS h
-        CROSS JOIN task AS t ON t.org_id = ?1 AND t.id = h.task_id
-    WHERE (?4 IS NULL OR t.due_at < ?4) AND (?6 IS NULL OR t.status = ?6)
-        AND (?7 IS NULL OR t.workflow_name = ?7)
-    ORDER BY h.task_id DESC LIMIT ?3";
+    SELECT t.id, t.doc FROM hop AS h CROSS JOIN task AS t ON t.org_id = ?1 AND t.id = h.task_id
+    WHERE h.org_id = ?1 AND h.to_endpoint = ?5 AND h.task_id < ?2 AND (?4 IS NULL OR t.due_at < ?4)
+        AND (?6 IS NULL OR t.status = ?6) AND (?7 IS NULL OR t.workflow_name = ?7)
+    GROUP BY h.task_id ORDER BY h.task_id DESC LIMIT ?3";
 pub(super) const APPROVALS: &str = "
     SELECT id, doc FROM approval WHERE org_id = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3";
 pub(super) const APPROVALS_BY_STATUS: &str = "
