@@ -88,7 +88,7 @@ fn key(facts: &Facts<'_>, ids: &mut Ids, name: &str, scopes: BTreeSet<KeyScope>,
         expires_at: None,
         revoked_at: None,
     };
-    (key, minted.text)
+    (key, minted.text.into())
 }
 
 fn put(set: &mut ChangeSet, row: Row) {
