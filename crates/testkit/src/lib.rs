@@ -4,3 +4,5 @@
 
 pub mod contract;
 pub mod memory;
+pub mod sim;
+pub mod world;
