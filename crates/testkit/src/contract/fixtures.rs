@@ -148,6 +148,7 @@ impl Maker {
             replies: None,
             until: None,
             deliveries: 0,
+            closed: 0,
             created_at: self.at,
         }
     }
@@ -177,6 +178,7 @@ impl Maker {
             card_digest: None,
             attempts: Vec::new(),
             begun: 1,
+            leases: Vec::new(),
             callback: None,
             push: Push::default(),
             looks: 0,
