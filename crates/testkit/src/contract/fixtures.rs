@@ -141,6 +141,7 @@ impl Maker {
             deadline: None,
             input: self.held(),
             turn: 1,
+            closed: 0,
             seen: label(),
             tainted: false,
             state: HopState::Foreign,
