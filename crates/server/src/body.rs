@@ -211,7 +211,7 @@ mod tests {
             (r#"{"inner":{"n":1},"many":[{"n":1},{"x":1}]}"#, Code::UnknownMember, Some("/many/1/x")),
             (r#"{"inner":{"n":-1}}"#, Code::Invalid, Some("/inner/n")),
             (r#"{"inner":{}}"#, Code::Invalid, Some("/inner")),
-            (r#"{"inner":{"n":1,"n":1}}"#, Code::Invalid, Some("/inner/n")),
+            (r#"{"inner":{"n":1,"n":1}}"#, Code::Invalid, Some("/inner")),
             ("[]", Code::Invalid, Some("")),
         ] {
             let problem = from_json::<Outer>(text.as_bytes()).unwrap_err();

@@ -103,7 +103,7 @@ impl Idempotent {
     /// # Errors
     /// 422 if the key was used for another request, 409 if the same is still running.
     pub async fn begin(self, app: &App, caller: &Caller, request: Sha256Digest) -> Result<Turn, Problem> {
-        let Some(key) = self.key else { return Ok(Turn::Run(Once { key: None, _running: None })) };
+        let Some(key) = self.key else { return Ok(Turn::Run(Once::none())) };
         let name = (caller.id().clone(), self.route, key);
         let running = app.in_flight.enter(&name).ok_or_else(|| {
             Problem::new(Code::IdempotencyInFlight, "A request with this Idempotency-Key is still running.")
@@ -129,6 +129,12 @@ impl Idempotent {
 }
 
 impl Once {
+    /// Of a request that has no key, or whose method is idempotent by itself.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self { key: None, _running: None }
+    }
+
     /// What belongs into the effect's change set: that this request was answered so. None without a key.
     #[must_use]
     pub fn row(&self, status: StatusCode, answer: &Value, at: Timestamp) -> Option<Write> {

@@ -51,6 +51,42 @@ impl<T> Paged<T> {
     }
 }
 
+/// One page of what is at hand whole, in the order of its names.
+#[must_use]
+pub fn paged<T>(all: impl IntoIterator<Item = (String, T)>, page: &Page) -> Paged<T> {
+    let most = usize::try_from(page.limit).unwrap_or(usize::MAX);
+    let later = |(name, _): &(String, T)| page.after.as_ref().is_none_or(|after| name > after);
+    let mut rest = all.into_iter().filter(later).peekable();
+    let (mut items, mut last) = (Vec::new(), None);
+    while items.len() < most
+        && let Some((name, item)) = rest.next()
+    {
+        items.push(item);
+        last = Some(name);
+    }
+    Paged::of(items, last.filter(|_| rest.peek().is_some()))
+}
+
+/// The query of a listing that has no other members.
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Listing {
+    /// At most so many.
+    pub limit: Option<u32>,
+    /// Where to go on.
+    pub cursor: Option<String>,
+}
+
+impl Listing {
+    /// The page asked for.
+    ///
+    /// # Errors
+    /// As [`page`].
+    pub fn page(&self) -> Result<Page, Problem> {
+        page(self.limit, self.cursor.as_deref())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,6 +10,7 @@ use exeat_core::change::Refused;
 use exeat_core::id::{Malformed, TaskId};
 use exeat_core::payload::NotAPayload;
 use exeat_core::ports::Unreadable;
+use exeat_core::registry::change::NotChanged;
 use exeat_core::task::desk::Refusal;
 use exeat_core::walk::Stopped;
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -60,6 +61,7 @@ codes! {
     RoleMissing = "role_missing", 403, "The key hasn't the role", "Ask somebody who holds one of the roles named.";
     OwnRequest = "own_request", 403, "Nobody decides about their own request", "Ask another approver.";
     FourEyesRequired = "four_eyes_required", 403, "A second person must do this", "Ask another admin, whose key neither made yours nor was made by it.";
+    DeniedByPolicy = "denied_by_policy", 403, "Policy doesn't allow it", "See the policies named in the detail.";
     DestinationNotAllowed = "destination_not_allowed", 403, "The role may not delegate there", "Ask an admin to widen the role's `may`.";
     ClearanceTooLow = "clearance_too_low", 403, "The content is labelled above the key's clearance", "Ask somebody with a higher clearance.";
     NotFound = "not_found", 404, "There is no such thing", "Check the path and the name; what another org has isn't shown.";
@@ -324,6 +326,29 @@ impl From<NotDecided> for Problem {
             NotDecided::ReasonMissing => return Self::invalid("/reason", "A denial needs a reason."),
         };
         Self::new(code, sentence(&e.to_string()))
+    }
+}
+
+impl From<NotChanged> for Problem {
+    fn from(e: NotChanged) -> Self {
+        let why = sentence(&e.to_string());
+        match e {
+            NotChanged::Exists => Self::new(Code::Exists, why),
+            NotChanged::NotFound(what) => Self::not_found(what),
+            NotChanged::Moved { .. } => Self::new(Code::VersionConflict, why),
+            NotChanged::PostureChanged { .. } => Self::new(Code::PostureChanged, why),
+            NotChanged::FourEyes(_) => Self::new(Code::FourEyesRequired, why),
+            NotChanged::Policy(_) => Self::new(Code::DeniedByPolicy, why),
+            NotChanged::ScopeMissing => Self::new(Code::ScopeMissing, why),
+            NotChanged::BadLabel { pointer, why } => {
+                let message = sentence(&why);
+                let fault =
+                    Fault { pointer: Some(pointer.to_owned()), message: message.clone(), ..Fault::default() };
+                Self::new(Code::BadLabel, message).listing(vec![fault])
+            }
+            NotChanged::Invalid { pointer: "", .. } => Self::new(Code::Invalid, why),
+            NotChanged::Invalid { pointer, .. } => Self::invalid(pointer, why),
+        }
     }
 }
 

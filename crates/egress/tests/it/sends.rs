@@ -123,7 +123,7 @@ async fn an_answer_of_no_known_shape_is_an_invalid_response_and_is_not_shown() {
     }
     let deep = format!("{}{}", "[".repeat(5000), "]".repeat(5000));
     let (report, _) = answered(ok(&deep)).await;
-    assert_eq!(report.outcome, last(ReasonCode::InvalidResponse));
+    assert_eq!(report.outcome, SendOutcome::Unusable(ReasonCode::InvalidResponse));
 }
 
 /// O-SEND-04

@@ -17,6 +17,7 @@ use exeat_core::registry::EgressMode;
 use exeat_core::time::Timestamp;
 use exeat_server::auth;
 use serde_json::json;
+use zeroize::Zeroizing;
 
 /// The setting that tells whether another root is over this store.
 pub(crate) const ROOT_CHECK: &str = "root_check";
@@ -27,7 +28,7 @@ pub(crate) const CALLBACK_KEYS: &str = "callback_keys";
 pub(crate) struct First {
     pub(crate) set: ChangeSet,
     /// File names and contents, for the data folder.
-    pub(crate) files: Vec<(&'static str, String)>,
+    pub(crate) files: Vec<(&'static str, Zeroizing<String>)>,
 }
 
 /// Facts of the start.
@@ -69,13 +70,9 @@ pub(crate) fn first(facts: &Facts<'_>, mut ids: Ids) -> First {
     First { set, files: vec![("admin.key", admin_text), ("approver.key", approver_text)] }
 }
 
-fn key(
-    facts: &Facts<'_>,
-    ids: &mut Ids,
-    name: &str,
-    scopes: BTreeSet<KeyScope>,
-    roles: &[&str],
-) -> (ApiKey, String) {
+type Made = (ApiKey, Zeroizing<String>);
+
+fn key(facts: &Facts<'_>, ids: &mut Ids, name: &str, scopes: BTreeSet<KeyScope>, roles: &[&str]) -> Made {
     let minted = auth::mint(ids);
     let key = ApiKey {
         id: minted.id,
@@ -91,7 +88,7 @@ fn key(
         expires_at: None,
         revoked_at: None,
     };
-    (key, minted.text)
+    (key, minted.text.into())
 }
 
 fn put(set: &mut ChangeSet, row: Row) {
@@ -120,14 +117,14 @@ pub(crate) fn record(
 }
 
 /// Writes the files of a first start. What an interrupted one left names keys that no store knows: it is replaced.
-pub(crate) fn write_files(data: &Path, files: &[(&str, String)]) -> io::Result<()> {
+pub(crate) fn write_files(data: &Path, files: &[(&str, Zeroizing<String>)]) -> io::Result<()> {
     for (name, content) in files {
         let fresh = data.join(format!(".{name}.new"));
         match std::fs::remove_file(&fresh) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
             _ => {}
         }
-        super::keys::write_secret(&fresh, format!("{content}\n").as_bytes())?;
+        super::keys::write_secret(&fresh, format!("{}\n", content.as_str()).as_bytes())?;
         std::fs::rename(&fresh, data.join(name))?;
     }
     Ok(())

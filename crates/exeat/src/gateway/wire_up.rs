@@ -288,6 +288,7 @@ fn assemble(
         ring,
         root: keys.root,
         ledger_key: keys.ledger,
+        in_flight: exeat_server::idempotency::InFlight::default(),
     }))
 }
 

@@ -119,7 +119,18 @@ fn connect_options(db: &Path) -> SqliteConnectOptions {
 
 /// The writing connection.
 pub(super) async fn writer(db: &Path, options: &Options) -> Result<SqliteConnection, sqlx::Error> {
-    let mut connect = connect_options(db);
+    write_with(connect_options(db), options).await
+}
+
+/// The writing connection anew, after one was given up. A file that is gone isn't made again.
+pub(super) async fn reopened(db: &Path, options: &Options) -> Result<SqliteConnection, sqlx::Error> {
+    write_with(connect_options(db).create_if_missing(false), options).await
+}
+
+async fn write_with(
+    mut connect: SqliteConnectOptions,
+    options: &Options,
+) -> Result<SqliteConnection, sqlx::Error> {
     if let Some(pages) = options.max_pages {
         connect = connect.pragma("max_page_count", pages.to_string());
     }

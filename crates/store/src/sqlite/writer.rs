@@ -126,7 +126,7 @@ impl Writer {
             }
             Err(fault) => {
                 let why = fault.to_string();
-                let again = self.sort_out(fault, replies, lone);
+                let again = sort_out(fault, replies, lone);
                 for (_, reply) in wants {
                     let _ = reply.send(Err(Unreadable::Unavailable(why.clone())));
                 }
@@ -140,47 +140,6 @@ impl Writer {
         }
     }
 
-    /// Answers whoever can be answered after a fault, and returns the sets that are to be tried alone.
-    fn sort_out(
-        &mut self,
-        fault: Fault,
-        replies: Vec<CommitReply>,
-        lone: bool,
-    ) -> Vec<(ChangeSet, CommitReply)> {
-        tracing::warn!(error = %fault, sets = replies.len(), "a batch was not committed");
-        let mut again = Vec::new();
-        match fault {
-            Fault::Before(e) => {
-                for reply in replies {
-                    let _ = reply.send(Err(Refused::Unavailable(e.to_string())));
-                }
-            }
-            Fault::Writing(why, answers) => {
-                let mut why = Some(why);
-                for (answer, reply) in answers.into_iter().zip(replies) {
-                    match (answer, &why) {
-                        (Ok(_), Some(Refused::DiskFull)) => drop(reply.send(Err(Refused::DiskFull))),
-                        (Ok(_), _) if lone => drop(reply.send(Err(why.take().unwrap_or(Refused::DiskFull)))),
-                        (Ok(planned), _) => again.push((planned.set, reply)),
-                        (Err(refused), _) => drop(reply.send(Err(relative(refused)))),
-                    }
-                }
-            }
-            Fault::Unknown(answers) => {
-                // What the connection believes can't be trusted any more.
-                self.conn = None;
-                for (answer, reply) in answers.into_iter().zip(replies) {
-                    let refused = match answer {
-                        Ok(planned) => Refused::Unknown(planned.set.id),
-                        Err(refused) => relative(refused),
-                    };
-                    let _ = reply.send(Err(refused));
-                }
-            }
-        }
-        again
-    }
-
     /// One transaction over everything that arrived together.
     async fn transact(
         &mut self,
@@ -191,15 +150,20 @@ impl Writer {
         let mut conn = match self.conn.take() {
             Some(conn) => conn,
             None => {
-                open::writer(&self.db, &self.options).await.map_err(|e| Fault::Before(unavailable(&e)))?
+                open::reopened(&self.db, &self.options).await.map_err(|e| Fault::Before(unavailable(&e)))?
             }
         };
         let done = self.within(&mut conn, sets, wants, notes).await;
         match &done {
-            Ok(_) | Err(Fault::Unknown(_)) => {}
-            Err(_) => {
+            Ok(_) => {}
+            Err(Fault::Writing(..)) => {
                 // There may be nothing to roll back; the next BEGIN says so if there still is.
                 let _ = sqlx::query(sql::ROLLBACK).execute(&mut conn).await;
+            }
+            // A connection that couldn't begin or didn't end isn't trusted any more: closing it rolls back.
+            Err(Fault::Before(_) | Fault::Unknown(_)) => {
+                let _ = conn.close().await;
+                return done;
             }
         }
         self.conn = Some(conn);
@@ -279,6 +243,40 @@ impl Writer {
         }
         Ok(claimed)
     }
+}
+
+/// Answers whoever can be answered after a fault, and returns the sets that are to be tried alone.
+fn sort_out(fault: Fault, replies: Vec<CommitReply>, lone: bool) -> Vec<(ChangeSet, CommitReply)> {
+    tracing::warn!(error = %fault, sets = replies.len(), "a batch was not committed");
+    let mut again = Vec::new();
+    match fault {
+        Fault::Before(e) => {
+            for reply in replies {
+                let _ = reply.send(Err(Refused::Unavailable(e.to_string())));
+            }
+        }
+        Fault::Writing(why, answers) => {
+            let mut why = Some(why);
+            for (answer, reply) in answers.into_iter().zip(replies) {
+                match (answer, &why) {
+                    (Ok(_), Some(Refused::DiskFull)) => drop(reply.send(Err(Refused::DiskFull))),
+                    (Ok(_), _) if lone => drop(reply.send(Err(why.take().unwrap_or(Refused::DiskFull)))),
+                    (Ok(planned), _) => again.push((planned.set, reply)),
+                    (Err(refused), _) => drop(reply.send(Err(relative(refused)))),
+                }
+            }
+        }
+        Fault::Unknown(answers) => {
+            for (answer, reply) in answers.into_iter().zip(replies) {
+                let refused = match answer {
+                    Ok(planned) => Refused::Unknown(planned.set.id),
+                    Err(refused) => relative(refused),
+                };
+                let _ = reply.send(Err(refused));
+            }
+        }
+    }
+    again
 }
 
 /// What one transaction is about.
