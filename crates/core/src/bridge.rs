@@ -42,6 +42,17 @@ pub struct Attempt {
     pub detail: String,
 }
 
+/// What an attempt was leased for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeasedAttempt {
+    /// The turn.
+    pub turn: u32,
+    /// Its message.
+    pub message_id: MessageId,
+    /// What it carries.
+    pub payload: PayloadId,
+}
+
 /// What was granted for the present turn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
@@ -126,6 +137,8 @@ pub struct Bridge {
     pub attempts: Vec<Attempt>,
     /// Attempts begun, over all turns.
     pub begun: u32,
+    /// What each of them was leased for, the first first.
+    pub leases: Vec<LeasedAttempt>,
     /// Callback door of the last attempt begun.
     pub callback: Option<CallbackId>,
     /// Push.

@@ -359,6 +359,8 @@ pub struct Hop {
     pub input: Held,
     /// The turn, from 1.
     pub turn: u32,
+    /// The last turn whose outcome is recorded; 0: none yet.
+    pub closed: u32,
     /// Join of the labels of all that a worker of it was handed.
     pub seen: Label,
     /// Has foreign content been handed to it?
@@ -382,6 +384,11 @@ impl Hop {
     #[must_use]
     pub const fn is_ended(&self) -> bool {
         matches!(self.state, HopState::Ended { .. })
+    }
+    /// Is the outcome of its present turn recorded?
+    #[must_use]
+    pub const fn is_turn_closed(&self) -> bool {
+        self.closed >= self.turn
     }
     /// Is it at rest for its owner: over, or asking?
     #[must_use]

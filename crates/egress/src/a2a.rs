@@ -155,7 +155,6 @@ impl A2a {
     }
 
     fn send_outcome(&self, got: &Got<SendAnswer>, sent: Sent) -> (SendOutcome, String) {
-        let last = |code| SendOutcome::Refused { code, after: None };
         match got {
             Got::NotSent(why) => (outcome::not_sent(why), why.to_string()),
             Got::Ambiguous(why) => (SendOutcome::Ambiguous, why.to_string()),
@@ -171,13 +170,13 @@ impl A2a {
                 }
                 Ok(SendAnswer::Task(view)) => match outcome::task(view, &self.payload, echoes) {
                     Ok(task) => (SendOutcome::Task(task), format!("HTTP {status}: a task")),
-                    Err(code) => (last(code), code.message().to_owned()),
+                    Err(code) => (SendOutcome::Unusable(code), code.message().to_owned()),
                 },
                 Ok(SendAnswer::Message(m)) => match outcome::payload(m.payload(), &self.payload, echoes) {
                     Ok(payload) => (SendOutcome::Message(payload), format!("HTTP {status}: a message")),
-                    Err(code) => (last(code), code.message().to_owned()),
+                    Err(code) => (SendOutcome::Unusable(code), code.message().to_owned()),
                 },
-                Err(bad) => (last(ReasonCode::InvalidResponse), bad.to_string()),
+                Err(bad) => (SendOutcome::Unusable(ReasonCode::InvalidResponse), bad.to_string()),
             },
         }
     }

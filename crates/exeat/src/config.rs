@@ -43,7 +43,6 @@ pub(crate) enum BadConfig {
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) switches: Switches,
-    pub(crate) coordinator_tenants: Vec<String>,
     pub(crate) listen: SocketAddr,
     pub(crate) public_url: String,
     pub(crate) store: PathBuf,
@@ -339,7 +338,6 @@ fn checked(data: &Path, raw: Raw, listen: Option<SocketAddr>) -> Result<Config, 
     unsafe_combinations(&raw, listen)?;
     Ok(Config {
         switches: switches(&raw),
-        coordinator_tenants: raw.coordinator_tenants.clone(),
         listen,
         public_url: raw.server.public_url.trim_end_matches('/').to_owned(),
         store: data.join(file),
@@ -372,7 +370,9 @@ fn unsafe_combinations(raw: &Raw, listen: SocketAddr) -> Result<(), BadConfig> {
 fn switches(raw: &Raw) -> Switches {
     Switches {
         bus: raw.bus_enabled,
-        coordinator: raw.coordinator_enabled,
+        // The embedded store's org is `main`.
+        coordinator: raw.coordinator_enabled
+            && raw.coordinator_tenants.iter().any(|t| t == "*" || t == "main"),
         harness: raw.harness_enabled,
         harness_roles: raw.harness_roles.clone(),
         harness_teams: raw.harness_teams.clone(),

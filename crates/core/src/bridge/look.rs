@@ -165,7 +165,10 @@ impl Desk<'_> {
         let arrived = task.message_ids.iter().any(|m| *m == bridge.message_id.to_string());
         let moved = task.state != ForeignState::InputRequired || arrived;
         match state {
-            BridgeState::SendUnknown { .. } if bridge.question.is_some() && !moved => {
+            // Our answer is out and the agent shows the old question still.
+            BridgeState::Sending { .. } | BridgeState::SendUnknown { .. }
+                if bridge.question.is_some() && !moved =>
+            {
                 self.look_later(id, None)
             }
             // Its answer may be on its way still; only the holder of the fence, or proof, moves it.
@@ -295,7 +298,9 @@ impl Desk<'_> {
         let bridge = self.bridge(id)?;
         let at_the_agent = bridge.state.is_parked()
             || matches!(bridge.state, BridgeState::Sending { .. } | BridgeState::SendUnknown { .. });
-        if !at_the_agent {
+        let old = claim == PushClaim::InputRequired && bridge.question.is_some() && !bridge.state.is_parked();
+        // While our answer is out, a body can't show whether it asks anew; a look will.
+        if !at_the_agent || old {
             return Ok(());
         }
         if claim == PushClaim::Message {
@@ -314,6 +319,9 @@ impl Desk<'_> {
     /// A look that a pushed event asked for is over.
     pub(crate) fn push_looked(&mut self, id: HopId, outcome: &LookOutcome) -> Result<(), Refusal> {
         let rows = self.unread(id);
+        if let Some(b) = self.bridges.get_mut(&id).filter(|b| !b.row.state.is_terminal()) {
+            b.row.push.arrived = true;
+        }
         self.looked(id, outcome)?;
         let bridge = self.bridge(id)?;
         let borne_out = bridge.state.is_terminal()

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use crate::bridge::schedule::{backoff, jittered, next_look};
 use crate::bridge::state::{Event, Shown};
-use crate::bridge::{Attempt, Bridge, BridgeState};
+use crate::bridge::{Attempt, Bridge, BridgeState, LeasedAttempt};
 use crate::change::{DeadKind, Row, Write};
 use crate::gate::exeat::{Bound, ForeignIds};
 use crate::gate::verdict::{Action, Decision};
@@ -31,13 +31,15 @@ impl Desk<'_> {
     /// An attempt is over: its record, and what follows.
     pub(crate) fn attempt_over(&mut self, id: HopId, n: u32, report: &SendReport) -> Result<(), Refusal> {
         let bridge = self.bridge(id)?;
-        if bridge.attempts.iter().any(|a| a.n == n) {
-            return self.late_answer(id, report);
+        let unknown = matches!(bridge.state, BridgeState::SendUnknown { .. }) && bridge.begun == n;
+        let fenced = unknown || matches!(bridge.state, BridgeState::Sending { n: of, .. } if of == n);
+        let recorded = bridge.attempts.iter().any(|a| a.n == n);
+        if !recorded {
+            self.record_attempt(id, n, report)?;
         }
-        let fenced = matches!(bridge.state, BridgeState::Sending { n: of, .. } if of == n)
-            || (matches!(bridge.state, BridgeState::SendUnknown { .. }) && bridge.begun == n);
-        self.record_attempt(id, n, report)?;
-        if !fenced {
+        // An answer that comes after its lease was written off is an answer all the same; nothing else is news then.
+        let answer = matches!(report.outcome, SendOutcome::Task(_) | SendOutcome::Message(_));
+        if !fenced || (recorded && !answer) {
             return self.late_answer(id, report);
         }
         let bridge = self.bridge_mut(id)?;
@@ -51,14 +53,18 @@ impl Desk<'_> {
             SendOutcome::Refused { code, after: Some(after) } => {
                 self.not_sent(id, n, *code, &report.detail, Some(*after))
             }
-            SendOutcome::Refused { code, after: None } | SendOutcome::Impossible(code) => {
-                self.cannot_send(id, *code, &report.detail)
-            }
+            SendOutcome::Refused { code, after: None }
+            | SendOutcome::Impossible(code)
+            | SendOutcome::Unusable(code) => self.cannot_send(id, *code, &report.detail),
             SendOutcome::ContextRefused => {
                 self.bridge_mut(id)?.context_refused = true;
                 self.not_sent(id, n, ReasonCode::SendRefused, &report.detail, Some(Span::ZERO))
             }
             SendOutcome::Ambiguous => self.lost_attempt(id, n),
+            // Each is an attempt: a card that never stays the same uses them up.
+            SendOutcome::OtherInterface(_) if self.attempts_used(id)? => {
+                self.cannot_send(id, ReasonCode::AttemptsExhausted, &report.detail)
+            }
             SendOutcome::OtherInterface(found) => {
                 let bridge = self.bridge_mut(id)?;
                 bridge.state = bridge.state.on(Event::Retry { n })?;
@@ -69,10 +75,19 @@ impl Desk<'_> {
         }
     }
 
+    /// Have all attempts of this turn been used?
+    fn attempts_used(&self, id: HopId) -> Result<bool, Refusal> {
+        let bridge = self.bridge(id)?;
+        let tried = bridge.attempts.iter().filter(|a| a.turn == bridge.turn).count();
+        Ok(tried >= self.ctx.registry.bounds.send_attempts as usize)
+    }
+
     fn record_attempt(&mut self, id: HopId, n: u32, report: &SendReport) -> Result<(), Refusal> {
         let now = self.now();
         let outcome = match &report.outcome {
-            SendOutcome::Task(_) | SendOutcome::Message(_) => AttemptOutcome::Answered,
+            SendOutcome::Task(_) | SendOutcome::Message(_) | SendOutcome::Unusable(_) => {
+                AttemptOutcome::Answered
+            }
             SendOutcome::NotSent(_) | SendOutcome::OtherInterface(_) => AttemptOutcome::NotSent,
             SendOutcome::Impossible(_) if report.wire.is_none() => AttemptOutcome::NotSent,
             SendOutcome::Impossible(_) | SendOutcome::Refused { .. } | SendOutcome::ContextRefused => {
@@ -81,17 +96,23 @@ impl Desk<'_> {
             SendOutcome::Ambiguous => AttemptOutcome::Ambiguous,
         };
         let code = match &report.outcome {
-            SendOutcome::NotSent(c) | SendOutcome::Impossible(c) | SendOutcome::Refused { code: c, .. } => {
-                Some(c.as_str())
-            }
+            SendOutcome::NotSent(c)
+            | SendOutcome::Impossible(c)
+            | SendOutcome::Unusable(c)
+            | SendOutcome::Refused { code: c, .. } => Some(c.as_str()),
             SendOutcome::ContextRefused => Some("context_refused"),
             SendOutcome::OtherInterface(_) => Some("other_interface"),
             SendOutcome::Task(_) | SendOutcome::Message(_) | SendOutcome::Ambiguous => None,
         };
-        let (turn, message_id, held, interface, origin) = {
+        // It belongs to the turn it was leased in, which may be over by now.
+        let (leased, held, interface, origin) = {
             let b = self.bridge(id)?;
-            (b.turn, b.message_id, b.payload.clone(), report.interface.clone(), b.origin.clone())
+            let at = usize::try_from(n).unwrap_or(usize::MAX).wrapping_sub(1);
+            let leased = b.leases.get(at).cloned().ok_or_else(|| wrong("an attempt that was never leased"))?;
+            (leased, b.payload.clone(), report.interface.clone(), b.origin.clone())
         };
+        let LeasedAttempt { turn, message_id, payload } = leased;
+        let held = Held { id: payload, ..held };
         let salt = self.sealed(&held)?.salt;
         let data = AttemptData {
             n,
@@ -104,7 +125,7 @@ impl Desk<'_> {
             wire: report.wire.map(|w| SaltedDigest::of(&salt, w.bytes())),
             detail: code.map(Code::of),
         };
-        let hop = self.hop(id)?.clone();
+        let hop = Hop { turn, ..self.hop(id)?.clone() };
         let edge = self.edge_key(&hop, Dir::A2aEgress);
         self.record_about(edge, Actor::system("egress"), Data::Attempt(data));
         let detail = report.detail.clone();
@@ -122,6 +143,10 @@ impl Desk<'_> {
         }
         let ids = ForeignIds { task: task.id.clone(), context: task.context.clone() };
         self.bridge_mut(id)?.foreign.get_or_insert(ids);
+        if let Some(t) = self.cancels.get_mut(&(id, String::new())) {
+            t.row.due_at = None;
+            t.row.outcome = Some("bound".into());
+        }
         self.intend_cancel(id)
     }
 
@@ -205,8 +230,6 @@ impl Desk<'_> {
         let bridge = self.bridge_mut(id)?;
         let again = match (bridge.state, wants) {
             (BridgeState::InputRequired, Wants::Input) | (BridgeState::AuthRequired, Wants::Auth) => true,
-            // Our answer is out and the agent shows the old question still: nothing has moved yet.
-            (BridgeState::SendUnknown { .. }, Wants::Input) if bridge.question.is_some() => return Ok(()),
             _ => false,
         };
         bridge.state = bridge.state.on(Event::Shown(shown))?;
@@ -224,8 +247,22 @@ impl Desk<'_> {
         self.take_question(id, task, wants)
     }
 
+    /// What an agent shows after its answer to our last message is a turn of its own: nobody asked for it, so
+    /// it has no edge out and costs nothing. Gives the edge that the turn's outcome is about.
+    fn turn_of_answer(&mut self, id: HopId) -> Result<Dir, Refusal> {
+        if !self.hop(id)?.is_turn_closed() {
+            return Ok(Dir::A2aEgress);
+        }
+        self.hop_mut(id)?.turn += 1;
+        let bridge = self.bridge_mut(id)?;
+        bridge.turn += 1;
+        bridge.turn_began = None;
+        Ok(Dir::A2aIngress)
+    }
+
     /// A question comes in: judged like a result, since somebody will read it.
     fn take_question(&mut self, id: HopId, task: &ForeignTask, wants: Wants) -> Result<(), Refusal> {
+        let about = if wants == Wants::Input { self.turn_of_answer(id)? } else { Dir::A2aEgress };
         let hop = self.hop(id)?.clone();
         let prompt = match self.bounded(&task.output) {
             Ok(p) => p,
@@ -238,7 +275,7 @@ impl Desk<'_> {
             self.record_judgement(&hop, Judging::First, &edge, &weighed.verdict);
             self.close_turn(id, task.reported_microusd, Effects::Known)?;
             let asked = End { ending: Ending::Completed, reason: None, output: Some(held.clone()) };
-            self.record_outcome(&hop, Dir::A2aEgress, &asked, None, Effects::Known);
+            self.record_outcome(&hop, about, &asked, None, Effects::Known);
             if weighed.verdict.decision != Decision::Allow {
                 // A question that may not be read can't be answered either.
                 let (code, why) = (ReasonCode::IngressDenied, policies_of(&weighed));
@@ -306,7 +343,6 @@ impl Desk<'_> {
         output: &Payload,
         reported: Option<u64>,
     ) -> Result<(), Refusal> {
-        let hop = self.hop(id)?.clone();
         let output = match self.bounded(output) {
             Ok(o) => o,
             Err(why) => {
@@ -318,13 +354,15 @@ impl Desk<'_> {
                 return self.give_up_done(id, code, &why.to_string());
             }
         };
+        let about = self.turn_of_answer(id)?;
+        let hop = self.hop(id)?.clone();
         let held = self.hold_foreign(&hop, &output)?;
         self.close_turn(id, reported, Effects::Known)?;
         let weighed = self.weigh_ingress(&hop, &held, BTreeSet::new())?;
         let edge = EdgeFacts { dir: Dir::A2aIngress, brought: &held, price: 0, agent: None, from: None };
         self.record_judgement(&hop, Judging::First, &edge, &weighed.verdict);
         let done = End::well(held.clone());
-        self.record_outcome(&hop, Dir::A2aEgress, &done, None, Effects::Known);
+        self.record_outcome(&hop, about, &done, None, Effects::Known);
         self.end_bridge(id, Shown::Completed, None, Ending::Completed)?;
         match weighed.verdict.decision {
             Decision::Allow => self.end_hop(id, done),

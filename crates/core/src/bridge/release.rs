@@ -9,8 +9,8 @@ use std::sync::Arc;
 use crate::approval::Subject;
 use crate::bridge::schedule::{HELD_BACK, LEASE_MARGIN};
 use crate::bridge::state::Event;
-use crate::bridge::{Bridge, BridgeState, CancelIntent, Grant, HopCost, Push, Route};
-use crate::change::{Row, Write};
+use crate::bridge::{Bridge, BridgeState, CancelIntent, Grant, HopCost, LeasedAttempt, Push, Route};
+use crate::change::{Effect, Row, Write};
 use crate::cost::{self, Usage};
 use crate::gate::exeat::{AttemptId, Bound, Parcel};
 use crate::gate::verdict::{Action, Decision, Verdict};
@@ -90,6 +90,7 @@ impl Desk<'_> {
             card_digest: None,
             attempts: Vec::new(),
             begun: 0,
+            leases: Vec::new(),
             callback: None,
             push: Push::default(),
             looks: 0,
@@ -172,6 +173,7 @@ impl Desk<'_> {
                 let approval =
                     self.open_approval(&hop, &edge, &weighed.verdict, Some(&bound), foreign.as_ref(), old)?;
                 let due = self.now() + self.ctx.registry.bounds.approval_ttl;
+                let due = self.bridge(id)?.deadline.map_or(due, |d| d.min(due));
                 self.unreserve(id)?;
                 let bridge = self.bridge_mut(id)?;
                 bridge.approval = Some(approval);
@@ -217,6 +219,9 @@ impl Desk<'_> {
         let (org, task) = (self.task.org.clone(), self.task.id);
         let bridge = self.bridge_mut(id)?;
         bridge.begun += 1;
+        let leased =
+            LeasedAttempt { turn: bridge.turn, message_id: bridge.message_id, payload: bridge.payload.id };
+        bridge.leases.push(leased);
         bridge.state = bridge.state.on(Event::Leased { n: bridge.begun, until })?;
         let deadline = bridge.deadline.unwrap_or(now + bridge.deadline_after);
         let deadline = task_deadline.map_or(deadline, |d| d.min(deadline));
@@ -429,7 +434,9 @@ impl Desk<'_> {
         if bridge.state.is_terminal() {
             return Ok(());
         }
-        let before = bridge.state;
+        // A lease of this very change set is taken back: its attempt never leaves.
+        let before = if self.take_lease_back(id)? { BridgeState::Ready } else { self.bridge(id)?.state };
+        let bridge = self.bridge_mut(id)?;
         bridge.state = before.on(event)?;
         bridge.reason.clone_from(&end.reason);
         bridge.ending = Some(end.ending);
@@ -440,7 +447,8 @@ impl Desk<'_> {
             self.close_approval(a, ApprovalStatus::Canceled)?;
         }
         let effects = self.effects_of(id, before)?;
-        self.close_turn(id, None, effects)?;
+        let of_turn = if before.is_parked() { Effects::Known } else { self.effects_of_turn(id, before)? };
+        self.close_turn(id, None, of_turn)?;
         let hop = self.hop(id)?.clone();
         self.record_outcome(&hop, Dir::A2aEgress, end, None, effects);
         if before.is_parked() || (self.bridge(id)?.begun > 0 && effects != Effects::None) {
@@ -449,12 +457,26 @@ impl Desk<'_> {
         Ok(())
     }
 
+    /// Takes back an attempt that this change set would have leased. Without its receipt nothing is sent.
+    fn take_lease_back(&mut self, id: HopId) -> Result<bool, Refusal> {
+        let Some(at) = self.set.leases.iter().position(|l| l.hop == id) else { return Ok(false) };
+        let AttemptId { callback, .. } = self.set.leases.swap_remove(at);
+        self.set.writes.retain(|w| !matches!(&w.row, Row::Route(r) if r.callback == callback));
+        self.set.effects.retain(|e| !matches!(e, Effect::Send(p, _) if p.attempt.callback == callback));
+        let bridge = self.bridge_mut(id)?;
+        bridge.begun -= 1;
+        bridge.leases.pop();
+        bridge.callback = None;
+        Ok(true)
+    }
+
     /// What may have happened at the agent when a hop ends in this state.
     fn effects_of(&self, id: HopId, state: BridgeState) -> Result<Effects, Refusal> {
         use crate::ledger::data::AttemptOutcome as A;
         let bridge = self.bridge(id)?;
         let out = matches!(state, BridgeState::Sending { .. } | BridgeState::SendUnknown { .. });
-        let ambiguous = bridge.attempts.iter().any(|a| a.outcome == A::Ambiguous);
+        // An answer that made no task known is one that couldn't be used: it may have run.
+        let ambiguous = bridge.attempts.iter().any(|a| matches!(a.outcome, A::Ambiguous | A::Answered));
         Ok(if bridge.foreign.is_some() {
             Effects::Known
         } else if out || ambiguous {
@@ -493,6 +515,10 @@ impl Desk<'_> {
 
     fn reserve(&mut self, id: HopId, agent: &AgentEntry) -> Result<(), Refusal> {
         let price = agent.terms.price.estimate_microusd;
+        if self.bridge(id)?.cost.reserved_microusd != price {
+            // The entry's price has changed since: the old reservation goes back to where it came from.
+            self.unreserve(id)?;
+        }
         let accounts = self.accounts(&agent.key);
         let bridge = self.bridge_mut(id)?;
         let turn = bridge.turn;
@@ -535,7 +561,9 @@ impl Desk<'_> {
             .agent_at(&bridge.agent, bridge.registry_version)
             .map(|a| a.terms.price.clone())
             .unwrap_or_default();
-        let settled = if effects == Effects::None { 0 } else { cost::settled_amount(&price, &usage) };
+        // A turn that never began, or was closed before, has nothing to settle.
+        let runs = effects != Effects::None && bridge.turn_began.is_some();
+        let settled = if runs { cost::settled_amount(&price, &usage) } else { 0 };
         let reserved = bridge.cost.reserved_microusd;
         for m in cost::close(id, bridge.turn, reserved, settled, &bridge.cost.accounts) {
             self.record_move(id, &m, Some(&usage))?;
@@ -546,10 +574,14 @@ impl Desk<'_> {
             self.set.costs.push(m);
         }
         self.task.reserved_microusd = self.task.reserved_microusd.saturating_sub(reserved);
-        let cost = &mut self.bridge_mut(id)?.cost;
+        let bridge = self.bridge_mut(id)?;
+        if runs {
+            bridge.turn_began = None;
+        }
+        let cost = &mut bridge.cost;
         cost.reserved_microusd = 0;
         cost.settled_microusd = cost.settled_microusd.saturating_add(settled);
-        if effects != Effects::None {
+        if runs {
             cost.elapsed = Span::of_micros(cost.elapsed.micros() + elapsed.micros());
             if let Some(r) = reported {
                 cost.reported_microusd = Some(cost.reported_microusd.unwrap_or(0).saturating_add(r));

@@ -351,7 +351,9 @@ impl<'a> Desk<'a> {
         let steps = self.task.steps.iter().filter(|s| !s.status.is_over()).filter_map(|s| s.not_before);
         // Readiness is computed afresh now and then, whatever else is due: nothing waits without a clock.
         let afresh = self.ctx.now + self.ctx.registry.bounds.poll_max.times(12);
-        hops.chain(steps).chain(self.task.deadline).chain([afresh]).min()
+        let due = hops.chain(steps).chain(self.task.deadline).chain([afresh]).min();
+        // A time that serves stays: a decision that leaves the task as it was doesn't write its row.
+        self.task.due_at.filter(|old| *old > self.ctx.now && due.is_some_and(|d| *old <= d)).or(due)
     }
 
     fn tell_differences(&mut self) {

@@ -72,6 +72,7 @@ impl Desk<'_> {
             tainted: new.input.tainted,
             input: new.input,
             turn: 1,
+            closed: 0,
             state: HopState::Foreign,
             wait: None,
             replies: None,

@@ -6,7 +6,7 @@ use crate::bridge::state::Event;
 use crate::change::{DeadKind, DeadLetter, Row, Write};
 use crate::envelope::EnvelopeState;
 use crate::id::{DeadLetterId, HopId, PayloadId, StepName};
-use crate::ledger::data::{ApprovalStatus, Effects, OutcomeData};
+use crate::ledger::data::{ApprovalStatus, Effects, NoteData, OutcomeData};
 use crate::ledger::{Actor, Code, Data, Dir};
 use crate::reason::{Reason, ReasonCode};
 use crate::task::desk::{Desk, Refusal};
@@ -48,7 +48,8 @@ impl Desk<'_> {
         Ok(())
     }
 
-    /// Records how an edge's errand came out; once per closed edge.
+    /// Records how an edge's errand came out; once per turn. What ends after its turn was closed (a parked
+    /// worker, a foreign task that asks) is noted beside it.
     pub(crate) fn record_outcome(
         &mut self,
         hop: &Hop,
@@ -57,6 +58,15 @@ impl Desk<'_> {
         output: Option<&Held>,
         effects: Effects,
     ) {
+        if self.task.hop(hop.id).is_some_and(|h| h.closed >= hop.turn) {
+            let why = end.reason.as_ref().map_or(end.ending.as_str(), |r| r.code.as_str());
+            let payload = end.output.as_ref().or(output).map(|h| h.digest.clone());
+            let note = NoteData { what: Code::of("ending"), why: Code::of(why), payload };
+            return self.record_apart(hop.edge_hop(), Actor::system("coordinator"), Data::Late(note));
+        }
+        if let Ok(live) = self.hop_mut(hop.id) {
+            live.closed = hop.turn;
+        }
         let edge = self.edge_key(hop, dir);
         let bridge = self.bridges.get(&hop.id).map(|t| &t.row);
         let data = OutcomeData {

@@ -85,7 +85,7 @@ pub(super) fn by_status(code: StatusCode, retry_after: Option<&str>) -> SendOutc
         },
         Status::Refused => SendOutcome::Refused { code: ReasonCode::SendRefused, after: None },
         Status::Broke => SendOutcome::Ambiguous,
-        Status::Fine => SendOutcome::Refused { code: ReasonCode::InvalidResponse, after: None },
+        Status::Fine => SendOutcome::Unusable(ReasonCode::InvalidResponse),
     }
 }
 
@@ -95,15 +95,15 @@ pub(super) fn unusable(answer: &Unusable) -> SendOutcome {
     match (&answer.why, answer.status) {
         (Unread::Redirect(_), _) => last(ReasonCode::RedirectRefused),
         (_, Some(code)) if status(code) != Status::Fine => by_status(code, answer.retry_after.as_deref()),
-        (Unread::TooLarge, _) => last(ReasonCode::ResponseTooLarge),
-        (Unread::Encoded(_) | Unread::NotHttp, _) => last(ReasonCode::InvalidResponse),
+        (Unread::TooLarge, _) => SendOutcome::Unusable(ReasonCode::ResponseTooLarge),
+        (Unread::Encoded(_) | Unread::NotHttp, _) => SendOutcome::Unusable(ReasonCode::InvalidResponse),
     }
 }
 
 /// The code of a contact whose answer isn't read.
 pub(super) fn unusable_code(answer: &Unusable) -> ReasonCode {
     match unusable(answer) {
-        SendOutcome::Refused { code, .. } => code,
+        SendOutcome::Refused { code, .. } | SendOutcome::Unusable(code) => code,
         _ => ReasonCode::InvalidResponse,
     }
 }
@@ -144,7 +144,8 @@ pub(super) fn error(
             SendOutcome::Refused { code: ReasonCode::ForeignTaskLost, after: None }
         }
         (_, _, Status::Busy) => by_status(http, retry_after),
-        _ => SendOutcome::Refused { code: ReasonCode::SendRefused, after: None },
+        _ if class.nothing_ran() => SendOutcome::Refused { code: ReasonCode::SendRefused, after: None },
+        _ => SendOutcome::Unusable(ReasonCode::SendRefused),
     }
 }
 

@@ -16,7 +16,9 @@ use exeat_core::principal::{ApiKey, KeyScope};
 use exeat_core::registry::EgressMode;
 use exeat_core::time::Timestamp;
 use exeat_server::auth;
+use exeat_server::problem::Problem;
 use serde_json::json;
+use zeroize::Zeroizing;
 
 /// The setting that tells whether another root is over this store.
 pub(crate) const ROOT_CHECK: &str = "root_check";
@@ -27,7 +29,7 @@ pub(crate) const CALLBACK_KEYS: &str = "callback_keys";
 pub(crate) struct First {
     pub(crate) set: ChangeSet,
     /// File names and contents, for the data folder.
-    pub(crate) files: Vec<(&'static str, String)>,
+    pub(crate) files: Vec<(&'static str, Zeroizing<String>)>,
 }
 
 /// Facts of the start.
@@ -40,13 +42,13 @@ pub(crate) struct Facts<'a> {
 }
 
 /// Decides the first start. Pure.
-pub(crate) fn first(facts: &Facts<'_>, mut ids: Ids) -> First {
+pub(crate) fn first(facts: &Facts<'_>, mut ids: Ids) -> Result<First, Problem> {
     let mut set = ChangeSet::new(ChangeId::draw(&mut ids), facts.org.clone(), facts.now);
     let everything: BTreeSet<KeyScope> =
         KeyScope::ALL.into_iter().filter(|s| *s != KeyScope::Worker).collect();
     let second = BTreeSet::from([KeyScope::Approver, KeyScope::Admin]);
-    let (admin, admin_text) = key(facts, &mut ids, "admin", everything, &[]);
-    let (approver, approver_text) = key(facts, &mut ids, "second", second, &["ops"]);
+    let (admin, admin_text) = key(facts, &mut ids, "admin", everything, &[])?;
+    let (approver, approver_text) = key(facts, &mut ids, "second", second, &["ops"])?;
     for name in [&admin.id, &approver.id] {
         record(&mut set, Governs::Key, name.as_str(), None, Some("created"));
     }
@@ -66,8 +68,10 @@ pub(crate) fn first(facts: &Facts<'_>, mut ids: Ids) -> First {
     if facts.single_operator {
         record(&mut set, Governs::Setting, "single_operator", None, Some("on"));
     }
-    First { set, files: vec![("admin.key", admin_text), ("approver.key", approver_text)] }
+    Ok(First { set, files: vec![("admin.key", admin_text), ("approver.key", approver_text)] })
 }
+
+type Made = (ApiKey, Zeroizing<String>);
 
 fn key(
     facts: &Facts<'_>,
@@ -75,8 +79,8 @@ fn key(
     name: &str,
     scopes: BTreeSet<KeyScope>,
     roles: &[&str],
-) -> (ApiKey, String) {
-    let minted = auth::mint(ids);
+) -> Result<Made, Problem> {
+    let minted = auth::mint(ids)?;
     let key = ApiKey {
         id: minted.id,
         org: facts.org.clone(),
@@ -91,7 +95,7 @@ fn key(
         expires_at: None,
         revoked_at: None,
     };
-    (key, minted.text)
+    Ok((key, minted.text))
 }
 
 fn put(set: &mut ChangeSet, row: Row) {
@@ -120,14 +124,14 @@ pub(crate) fn record(
 }
 
 /// Writes the files of a first start. What an interrupted one left names keys that no store knows: it is replaced.
-pub(crate) fn write_files(data: &Path, files: &[(&str, String)]) -> io::Result<()> {
+pub(crate) fn write_files(data: &Path, files: &[(&str, Zeroizing<String>)]) -> io::Result<()> {
     for (name, content) in files {
         let fresh = data.join(format!(".{name}.new"));
         match std::fs::remove_file(&fresh) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
             _ => {}
         }
-        super::keys::write_secret(&fresh, format!("{content}\n").as_bytes())?;
+        super::keys::write_secret(&fresh, format!("{}\n", content.as_str()).as_bytes())?;
         std::fs::rename(&fresh, data.join(name))?;
     }
     Ok(())

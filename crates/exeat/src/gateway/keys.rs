@@ -72,14 +72,14 @@ fn secret(path: &Path, store: StoreIs, entropy: &dyn Entropy) -> Result<Zeroizin
     }
 }
 
-fn read(path: &Path, mut file: File) -> Result<Zeroizing<[u8; 32]>, NoKeys> {
+fn read(path: &Path, file: File) -> Result<Zeroizing<[u8; 32]>, NoKeys> {
     let io_error = |e| NoKeys::Io(path.to_owned(), e);
     let mode = file.metadata().map_err(io_error)?.permissions().mode();
     if mode & 0o077 != 0 {
         return Err(NoKeys::Exposed(path.to_owned()));
     }
     let mut bytes = Zeroizing::new(Vec::with_capacity(64));
-    file.by_ref().take(64).read_to_end(&mut bytes).map_err(io_error)?;
+    file.take(64).read_to_end(&mut bytes).map_err(io_error)?;
     let array: [u8; 32] = bytes.as_slice().try_into().map_err(|_| NoKeys::Malformed(path.to_owned()))?;
     Ok(Zeroizing::new(array))
 }

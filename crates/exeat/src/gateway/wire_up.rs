@@ -190,7 +190,8 @@ async fn key_material(
                 root_check: keys.root.check(),
                 single_operator: config.switches.single_operator,
             };
-            let first = first_start::first(&facts, Ids::new(clock.now(), SystemEntropy.seed()));
+            let first = first_start::first(&facts, Ids::new(clock.now(), SystemEntropy.seed()))
+                .map_err(|p| NotStarted::Record(p.detail.clone()))?;
             let written = first_start::write_files(data, &first.files);
             written.map_err(|why| NotStarted::Folder { path: data.to_owned(), why })?;
             store.commit(first.set).await.map_err(|e| NotStarted::Record(e.to_string()))?;
@@ -288,6 +289,7 @@ fn assemble(
         ring,
         root: keys.root,
         ledger_key: keys.ledger,
+        in_flight: exeat_server::idempotency::InFlight::default(),
     }))
 }
 
