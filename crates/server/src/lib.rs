@@ -42,6 +42,15 @@ use tokio::net::TcpListener;
 
 use crate::app::App;
 
+/// Every door.
+pub fn router(app: Arc<App>) -> Router {
+    tasks::task_routes()
+        .merge(admin_routes())
+        .fallback(problem::not_found)
+        .method_not_allowed_fallback(problem::method_not_allowed)
+        .with_state(app)
+}
+
 /// The doors for whoever governs, runs and audits an org, and `/healthz`, `/readyz`, `/openapi.json`.
 pub fn admin_routes() -> Router<Arc<App>> {
     Router::new()
@@ -58,15 +67,6 @@ pub fn admin_routes() -> Router<Arc<App>> {
         .merge(orgs::routes())
         .merge(health::routes())
         .merge(openapi::routes())
-}
-
-/// Every door.
-pub fn router(app: Arc<App>) -> Router {
-    tasks::task_routes()
-        .merge(admin_routes())
-        .fallback(problem::not_found)
-        .method_not_allowed_fallback(problem::method_not_allowed)
-        .with_state(app)
 }
 
 /// Starts the loops.

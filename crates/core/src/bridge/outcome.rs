@@ -108,7 +108,8 @@ impl Desk<'_> {
         let (leased, held, interface, origin) = {
             let b = self.bridge(id)?;
             let at = usize::try_from(n).unwrap_or(usize::MAX).wrapping_sub(1);
-            let leased = b.leases.get(at).cloned().ok_or_else(|| wrong("an attempt that was never leased"))?;
+            let leased =
+                b.leases.get(at).cloned().ok_or_else(|| wrong("an attempt that was never leased"))?;
             (leased, b.payload.clone(), report.interface.clone(), b.origin.clone())
         };
         let LeasedAttempt { turn, message_id, payload } = leased;

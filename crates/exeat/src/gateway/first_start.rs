@@ -16,7 +16,6 @@ use exeat_core::principal::{ApiKey, KeyScope};
 use exeat_core::registry::EgressMode;
 use exeat_core::time::Timestamp;
 use exeat_server::auth;
-use exeat_server::problem::Problem;
 use serde_json::json;
 use zeroize::Zeroizing;
 
@@ -42,13 +41,13 @@ pub(crate) struct Facts<'a> {
 }
 
 /// Decides the first start. Pure.
-pub(crate) fn first(facts: &Facts<'_>, mut ids: Ids) -> Result<First, Problem> {
+pub(crate) fn first(facts: &Facts<'_>, mut ids: Ids) -> First {
     let mut set = ChangeSet::new(ChangeId::draw(&mut ids), facts.org.clone(), facts.now);
     let everything: BTreeSet<KeyScope> =
         KeyScope::ALL.into_iter().filter(|s| *s != KeyScope::Worker).collect();
     let second = BTreeSet::from([KeyScope::Approver, KeyScope::Admin]);
-    let (admin, admin_text) = key(facts, &mut ids, "admin", everything, &[])?;
-    let (approver, approver_text) = key(facts, &mut ids, "second", second, &["ops"])?;
+    let (admin, admin_text) = key(facts, &mut ids, "admin", everything, &[]);
+    let (approver, approver_text) = key(facts, &mut ids, "second", second, &["ops"]);
     for name in [&admin.id, &approver.id] {
         record(&mut set, Governs::Key, name.as_str(), None, Some("created"));
     }
@@ -68,19 +67,13 @@ pub(crate) fn first(facts: &Facts<'_>, mut ids: Ids) -> Result<First, Problem> {
     if facts.single_operator {
         record(&mut set, Governs::Setting, "single_operator", None, Some("on"));
     }
-    Ok(First { set, files: vec![("admin.key", admin_text), ("approver.key", approver_text)] })
+    First { set, files: vec![("admin.key", admin_text), ("approver.key", approver_text)] }
 }
 
 type Made = (ApiKey, Zeroizing<String>);
 
-fn key(
-    facts: &Facts<'_>,
-    ids: &mut Ids,
-    name: &str,
-    scopes: BTreeSet<KeyScope>,
-    roles: &[&str],
-) -> Result<Made, Problem> {
-    let minted = auth::mint(ids)?;
+fn key(facts: &Facts<'_>, ids: &mut Ids, name: &str, scopes: BTreeSet<KeyScope>, roles: &[&str]) -> Made {
+    let minted = auth::mint(ids);
     let key = ApiKey {
         id: minted.id,
         org: facts.org.clone(),
@@ -95,7 +88,7 @@ fn key(
         expires_at: None,
         revoked_at: None,
     };
-    Ok((key, minted.text))
+    (key, minted.text.into())
 }
 
 fn put(set: &mut ChangeSet, row: Row) {

@@ -190,8 +190,7 @@ async fn key_material(
                 root_check: keys.root.check(),
                 single_operator: config.switches.single_operator,
             };
-            let first = first_start::first(&facts, Ids::new(clock.now(), SystemEntropy.seed()))
-                .map_err(|p| NotStarted::Record(p.detail.clone()))?;
+            let first = first_start::first(&facts, Ids::new(clock.now(), SystemEntropy.seed()));
             let written = first_start::write_files(data, &first.files);
             written.map_err(|why| NotStarted::Folder { path: data.to_owned(), why })?;
             store.commit(first.set).await.map_err(|e| NotStarted::Record(e.to_string()))?;

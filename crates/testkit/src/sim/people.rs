@@ -42,7 +42,8 @@ pub async fn begin(shared: Shared, cluster: Cluster, flow: &'static str, budget:
                     budget_microusd: budget,
                     continues: None,
                 };
-                let started = r.ports.decide(&registry, governor.as_ref(), now, &over, |c, i: Ids| start(c, i, new));
+                let started =
+                    r.ports.decide(&registry, governor.as_ref(), now, &over, |c, i: Ids| start(c, i, new));
                 match r.ports.commit(started?.1).await? {
                     Committed::Durable(acts) => {
                         r.run_all(acts);
@@ -148,7 +149,8 @@ async fn answer(shared: &Shared, cluster: &Cluster) {
 }
 
 async fn cancel(shared: &Shared, cluster: &Cluster) {
-    let open: Vec<_> = shared.audit.tasks().into_iter().filter(|t| !t.status.is_ended()).map(|t| t.id).collect();
+    let open: Vec<_> =
+        shared.audit.tasks().into_iter().filter(|t| !t.status.is_ended()).map(|t| t.id).collect();
     if open.is_empty() {
         return;
     }

@@ -27,7 +27,10 @@ fn python(test: &str, start: &[&str], exports: &[Vec<u8>]) -> (String, Option<i3
     let Output { status, stdout, stderr } =
         command.arg(pem).output().expect("python3 is needed to test docs/verify.py");
     let complaint = String::from_utf8_lossy(&stderr);
-    assert!(complaint.is_empty(), "docs/verify.py needs python3 with `cryptography`; run the tests by `make test`: {complaint}");
+    assert!(
+        complaint.is_empty(),
+        "docs/verify.py needs python3 with `cryptography`; run the tests by `make test`: {complaint}"
+    );
     std::fs::remove_dir_all(dir).unwrap();
     (String::from_utf8(stdout).unwrap(), status.code())
 }
