@@ -18,7 +18,7 @@ async fn a_worker_leases_works_and_completes_and_the_same_call_gets_the_same_ans
         rig.start(&json!({"to":"role:writer","input":{"text":"hi"},"budget_microusd":100})).await["task_id"]
             .clone();
     let lease = rig.lease().await;
-    let members: Vec<&str> = lease.as_object().unwrap().keys().map(String::as_str).collect();
+    let members = crate::tasks::members(&lease);
     assert_eq!(
         members,
         [

@@ -30,7 +30,7 @@ use exeat_core::walk::Ports;
 use exeat_core::workflow::Workflow;
 use exeat_server::app::{App, Settings, Switches};
 use exeat_server::runtime::Runtime;
-use exeat_server::{auth, judges, tasks};
+use exeat_server::{auth, judges};
 use exeat_testkit::memory::Memory;
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt as _;
@@ -277,7 +277,7 @@ impl Rig {
             in_flight: exeat_server::idempotency::InFlight::default(),
         });
         runtime.run(ports);
-        let router = tasks::task_routes().with_state(Arc::clone(&app));
+        let router = exeat_server::router(Arc::clone(&app));
         let mut rig = Self {
             app,
             clock,

@@ -1,13 +1,16 @@
 //! Starting, listing, showing, canceling and answering tasks.
 
 use exeat_core::principal::KeyScope;
-use exeat_core::transport::{ForeignState, LookOutcome, SendOutcome};
+use exeat_core::transport::{ForeignState, SendOutcome};
 use serde_json::{Value, json};
 
 use crate::rig::{Rig, foreign, get, post};
 
-fn members(v: &Value) -> Vec<&str> {
-    v.as_object().unwrap().keys().map(String::as_str).collect()
+/// Names of all members, sorted.
+pub(crate) fn members(v: &Value) -> Vec<&str> {
+    let mut names: Vec<&str> = v.as_object().unwrap().keys().map(String::as_str).collect();
+    names.sort_unstable();
+    names
 }
 
 const TASK: [&str; 17] = [
@@ -101,14 +104,10 @@ async fn a_delegation_is_created_runs_and_shows_every_member_of_its_contract() {
             "elapsed_ms",
             "estimate_microusd",
             "reported_microusd",
-            "rule",
             "reserved_microusd",
+            "rule",
             "settled_microusd",
         ]
-        .into_iter()
-        .collect::<std::collections::BTreeSet<_>>()
-        .into_iter()
-        .collect::<Vec<_>>()
     );
     assert_eq!(hop["attempts"][0]["outcome"], "answered");
     assert_eq!(hop["foreign_task_id"], "t-1");
@@ -363,5 +362,4 @@ async fn an_unreadable_policy_denies_and_says_so() {
     rig.policy(2, "permit (principal, action, resource) when { no.such.thing };").await;
     let task = rig.start(&json!({"to":"agent:auditor","input":"x"})).await;
     assert_eq!((&task["status"], &task["reason"]["code"]), (&json!("denied"), &json!("policy_error")));
-    let _ = LookOutcome::NotFound;
 }
