@@ -141,6 +141,7 @@ impl Maker {
             deadline: None,
             input: self.held(),
             turn: 1,
+            closed: 0,
             seen: label(),
             tainted: false,
             state: HopState::Foreign,
@@ -148,6 +149,7 @@ impl Maker {
             replies: None,
             until: None,
             deliveries: 0,
+            closed: 0,
             created_at: self.at,
         }
     }
@@ -177,6 +179,7 @@ impl Maker {
             card_digest: None,
             attempts: Vec::new(),
             begun: 1,
+            leases: Vec::new(),
             callback: None,
             push: Push::default(),
             looks: 0,
