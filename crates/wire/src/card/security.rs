@@ -91,7 +91,9 @@ pub(super) fn schemes(card: &Map<String, Value>) -> Vec<SecurityScheme> {
         name: s.to_owned(),
         kind: SchemeKind::Http { scheme: s.to_ascii_lowercase() },
     });
-    named.chain(oldest).collect()
+    let mut all: Vec<SecurityScheme> = named.chain(oldest).collect();
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all
 }
 
 /// The card's requirements: `[{"schemes":{"a":{…}}}]` in 1.0, `[{"a":[…]}]` before.
