@@ -101,7 +101,8 @@ fn a_requester_never_approves_its_own_request() {
     ran(&["approval", "approve", &id, "--yes", "--json"]).refused(3, "own_request");
     // Whoever holds no approver role can't either.
     let other = gateway.key(&["--name", "other", "--scope", "approver"]);
-    let refused = crate::exeat::ran(&mut gateway.command(&other, &["approval", "approve", &id, "--yes", "--json"]));
+    let refused =
+        crate::exeat::ran(&mut gateway.command(&other, &["approval", "approve", &id, "--yes", "--json"]));
     refused.refused(3, "role_missing");
     assert_eq!(stub.seen()["accepts"], 0);
 }

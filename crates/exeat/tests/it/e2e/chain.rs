@@ -55,12 +55,10 @@ fn shows_what_it_did(task: &Value) {
     assert_eq!((&task["workflow"], &task["status"]), (&json!("invoice-check@1"), &json!("completed")));
     assert_eq!((&task["cost_microusd"], &task["reserved_microusd"]), (&json!(20_000), &json!(0)));
     assert_eq!((&task["waiting"], &task["requester"]), (&json!([]), &json!("key:admin")));
-    let steps: Vec<_> = task["steps"].as_array().unwrap().iter().map(|s| (&s["name"], &s["status"])).collect();
+    let steps: Vec<_> =
+        task["steps"].as_array().unwrap().iter().map(|s| (&s["name"], &s["status"])).collect();
     let done = json!("completed");
-    assert_eq!(
-        steps,
-        [(&json!("draft"), &done), (&json!("review"), &done), (&json!("publish"), &done)]
-    );
+    assert_eq!(steps, [(&json!("draft"), &done), (&json!("review"), &done), (&json!("publish"), &done)]);
     assert_eq!((&task["steps"][0]["tainted"], &task["steps"][2]["tainted"]), (&json!(false), &json!(true)));
     let hop = &task["steps"][1]["hops"][0];
     assert_eq!((&hop["state"], &hop["to"]), (&json!("completed"), &json!("agent:auditor")));

@@ -30,7 +30,8 @@ fn a_request_sent_twice_under_one_key_makes_one_task() {
     let again = post(&gateway, &admin, &[("Idempotency-Key", "k1")], &body);
     assert_eq!((again.status, again.header("idempotency-replayed")), (201, Some("true")), "{again:?}");
     assert_eq!(again.body, once.body);
-    let other = post(&gateway, &admin, &[("Idempotency-Key", "k1")], &json!({"to": "role:writer", "input": "x"}));
+    let other =
+        post(&gateway, &admin, &[("Idempotency-Key", "k1")], &json!({"to": "role:writer", "input": "x"}));
     is_problem(&other, 422, "idempotency_mismatch");
     let tasks = gateway.json(&["task", "list"]);
     assert_eq!(tasks["items"].as_array().unwrap().len(), 1);
@@ -46,7 +47,11 @@ fn what_a_request_may_not_hold_is_refused_by_name() {
         (json!({"to": "http://evil.example", "input": "x"}), 422, "invalid"),
         (json!({"to": "agent:nobody", "input": "x"}), 422, "unknown_destination"),
         (json!({"to": "role:writer", "input": {"data": 12345678901234567890u64}}), 422, "invalid"),
-        (json!({"to": "role:writer", "input": "x", "label": {"level": "cosmic", "tags": []}}), 422, "bad_label"),
+        (
+            json!({"to": "role:writer", "input": "x", "label": {"level": "cosmic", "tags": []}}),
+            422,
+            "bad_label",
+        ),
         (json!({"to": "role:writer", "input": "x".repeat(1 << 21)}), 413, "payload_too_large"),
     ] {
         is_problem(&post(&gateway, &admin, &[], &body), status, code);

@@ -17,7 +17,10 @@ use crate::exeat::{Ran, command, ran};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What `probe` gives, as soon as it gives something.
-#[expect(clippy::disallowed_methods, reason = "a deadline, so that a broken promise fails instead of hanging")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a deadline, so that a broken promise fails instead of hanging"
+)]
 pub(crate) fn until<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
@@ -165,7 +168,8 @@ impl Gateway {
 
     /// Delegates to the auditor and waits for the end; the summary for programs, and the exit code.
     pub(crate) fn delegate(&self, flags: &[&str]) -> (i32, Value) {
-        let line = [&["delegate", "agent:auditor"], flags, &["--wait", "--timeout", "30s", "--json"]].concat();
+        let line =
+            [&["delegate", "agent:auditor"], flags, &["--wait", "--timeout", "30s", "--json"]].concat();
         let ran = self.admin(&line);
         assert!(ran.code == 0 || ran.code == 1, "{ran:?}");
         (ran.code, ran.json())
