@@ -415,7 +415,7 @@ impl Rig {
         clearance: &str,
         change: impl FnOnce(&mut ApiKey),
     ) -> String {
-        let minted = auth::mint(&mut self.ids()).unwrap();
+        let minted = auth::mint(&mut self.ids());
         let mut key = ApiKey {
             id: minted.id.clone(),
             org: self.org.clone(),

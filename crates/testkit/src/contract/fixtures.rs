@@ -149,7 +149,6 @@ impl Maker {
             replies: None,
             until: None,
             deliveries: 0,
-            closed: 0,
             created_at: self.at,
         }
     }
