@@ -3,7 +3,9 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod commands;
+mod e2e;
 mod exeat;
+mod requirements;
 mod server;
 mod terminal;
 mod waiting;
