@@ -41,8 +41,7 @@ pub(crate) struct DemoArgs {
 /// Runs the demo.
 pub(crate) async fn run(args: DemoArgs, show: &Show) -> Result<Exit, Failure> {
     let mut stage = Stage::set(show).await?;
-    let played = play(&args, &mut stage).await;
-    match played {
+    match play(&args, &mut stage).await {
         Ok(ended) => {
             let well = ended["status"] == "completed" && ended["ledger"]["verified"] == true;
             show.result(&ended, |_| String::new())?;

@@ -161,7 +161,7 @@ impl Stage {
             "  │ label   {}   price {} µ$",
             approval["label"], approval["price_microusd"]
         ));
-        self.show.progress(&format!("  │ content {}", text("content").escape_debug()));
+        self.show.progress(&format!("  │ content {}", text("content")));
         self.show.progress(&format!("  └ digest  {}\n", text("digest")));
     }
 
@@ -184,10 +184,7 @@ impl Stage {
 
     /// What came of it.
     pub(super) fn ending(&self, task: &Value, verified: &Value) {
-        self.show.progress(&format!(
-            "\n  output   {}",
-            task["output"]["text"].as_str().unwrap_or("(none)").escape_debug()
-        ));
+        self.show.progress(&format!("\n  output   {}", task["output"]["text"].as_str().unwrap_or("(none)")));
         self.show.progress(&format!("  cost     {} µ$ settled", task["cost_microusd"]));
         let word = if verified["verified"] == true { "verified" } else { "NOT VERIFIED" };
         self.show.progress(&format!(

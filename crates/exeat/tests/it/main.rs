@@ -4,6 +4,7 @@
 
 mod commands;
 mod exeat;
+mod requirements;
 mod server;
 mod terminal;
 mod waiting;

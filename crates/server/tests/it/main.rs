@@ -10,3 +10,15 @@ mod admin_governs;
 mod admin_ledger;
 #[cfg(test)]
 mod admin_rig;
+#[cfg(test)]
+mod approvals;
+#[cfg(test)]
+mod callback;
+#[cfg(test)]
+mod events;
+#[cfg(test)]
+mod leases;
+#[cfg(test)]
+mod rig;
+#[cfg(test)]
+mod tasks;
