@@ -160,9 +160,9 @@ fn problem(e: &serde_json::Error, pointer: Option<String>) -> Problem {
     Problem::new(code, message).listing(vec![fault])
 }
 
-/// Serde's own words for a member that a struct doesn't have; of a query they come after its name.
+/// Serde's own words for a member that a struct doesn't have.
 fn is_unknown(why: &str) -> bool {
-    why.starts_with("unknown field") || why.contains(": unknown field `")
+    why.starts_with("unknown field")
 }
 
 fn cut(text: &str) -> String {

@@ -395,16 +395,16 @@ fn parameters(route: &Route) -> Vec<Value> {
 
 fn operation(route: &Route) -> Value {
     let (status, media, schema) = route.answer;
-    let mut answer = json!({ "description": route.summary });
-    if !schema.is_empty() {
-        answer["content"] = content(media, schema);
-    }
+    let answer = match schema {
+        "" => json!({ "description": route.summary }),
+        schema => json!({ "description": route.summary, "content": content(media, schema) }),
+    };
     let scopes: Vec<_> = route.scopes.iter().map(|s| s.as_str()).collect();
     let description = match scopes.as_slice() {
         [] => "Needs no API key.".to_owned(),
         some => format!("Needs a key with the scope {}.", some.join(" or ")),
     };
-    let mut shown = json!({
+    let shown = json!({
         "summary": route.summary,
         "description": description,
         "parameters": parameters(route),
@@ -417,10 +417,13 @@ fn operation(route: &Route) -> Value {
             },
         },
     });
-    if let Some((media, schema)) = route.body {
-        shown["requestBody"] = json!({ "content": content(media, schema) });
+    match (shown, route.body) {
+        (Value::Object(mut shown), Some((media, schema))) => {
+            shown.insert("requestBody".to_owned(), json!({ "content": content(media, schema) }));
+            Value::Object(shown)
+        }
+        (shown, _) => shown,
     }
-    shown
 }
 
 /// The whole document.
