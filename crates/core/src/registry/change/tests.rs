@@ -250,7 +250,7 @@ fn a_posture_is_signed_by_a_second_person_unless_one_counts_as_two() {
         }
         let (next, set) = made(signed);
         assert_eq!(next.status, AgentStatus::Active);
-        assert_eq!(next.signed_by, [signer.id.clone()]);
+        assert_eq!(next.signed_by.as_slice(), std::slice::from_ref(&signer.id));
         assert_eq!(data(&set).four_eyes, four_eyes);
         assert!(set.writes.contains(&Write { expected: 1, row: Row::Agent(next) }));
         assert!(set.writes.contains(&Write { expected: 8, row: Row::Registry }));
