@@ -117,15 +117,13 @@ async fn approve(shared: &Shared, cluster: &Cluster) {
 }
 
 async fn answer(shared: &Shared, cluster: &Cluster) {
-    let tasks: Vec<_> = shared.audit.tasks();
-    let mut open = Vec::new();
-    for h in tasks.iter().flat_map(|t| &t.hops).filter(|h| h.owner == HopOwner::Step) {
-        if let HopState::Asking(q) = &h.state
-            && q.wants == Wants::Input
-        {
-            open.push((h.id, q.id));
-        }
-    }
+    let open = shared.audit.of_tasks(|t| {
+        let asking = t.hops.iter().filter(|h| h.owner == HopOwner::Step).filter_map(|h| match &h.state {
+            HopState::Asking(q) if q.wants == Wants::Input => Some((h.id, q.id)),
+            _ => None,
+        });
+        asking.collect()
+    });
     if open.is_empty() {
         return;
     }
@@ -148,7 +146,7 @@ async fn answer(shared: &Shared, cluster: &Cluster) {
 }
 
 async fn cancel(shared: &Shared, cluster: &Cluster) {
-    let open: Vec<_> = shared.audit.tasks().into_iter().filter(|t| !t.status.is_ended()).map(|t| t.id).collect();
+    let open = shared.audit.of_tasks(|t| if t.status.is_ended() { Vec::new() } else { vec![t.id] });
     if open.is_empty() {
         return;
     }
@@ -201,7 +199,7 @@ pub async fn carry(shared: Shared, cluster: Cluster, world: World) {
                 world.post(crate::world::OnTheWay { at: mail.at + Span::of_secs(5), again: false, ..mail });
             }
         }
-        shared.clock.sleep(Span::of_millis(250)).await;
+        shared.clock.sleep(Span::of_millis(700)).await;
     }
 }
 
