@@ -19,6 +19,23 @@ use crate::sim::faulty::Shared;
 use crate::sim::setting::{self, label, name, org, person};
 use crate::world::World;
 
+/// A task of a workflow.
+#[must_use]
+pub fn new_task(flow: &str) -> NewTask {
+    NewTask {
+        org: org().clone(),
+        workflow: Some(name(&format!("{flow}@1"))),
+        flow: setting::flow(flow),
+        requester: person("boss", &["ops", "legal"]).facts(),
+        input: Payload::of_data(json!({ "n": 1 })),
+        label: label("internal"),
+        tainted: false,
+        deadline: None,
+        budget_microusd: None,
+        continues: None,
+    }
+}
+
 /// Starts a task of a workflow, until that is known to be durable.
 pub async fn begin(shared: Shared, cluster: Cluster, flow: &'static str, budget: Option<u64>) {
     shared.tally.one("tasks");
@@ -30,18 +47,8 @@ pub async fn begin(shared: Shared, cluster: Cluster, flow: &'static str, budget:
                 let registry = r.ports.store.registry(org()).await?;
                 let now = r.ports.store.now().await?;
                 let governor = r.ports.governors.of(&registry);
-                let new = NewTask {
-                    org: org().clone(),
-                    workflow: Some(name(&format!("{flow}@1"))),
-                    flow: setting::flow(flow),
-                    requester: person("boss", &["ops", "legal"]).facts(),
-                    input: Payload::of_data(json!({ "n": 1 })),
-                    label: label("internal"),
-                    tainted: false,
-                    deadline: s.chance.permille(100).then(|| Span::of_secs(100)),
-                    budget_microusd: budget,
-                    continues: None,
-                };
+                let deadline = s.chance.permille(100).then(|| Span::of_secs(100));
+                let new = NewTask { deadline, budget_microusd: budget, ..new_task(flow) };
                 let started = r.ports.decide(&registry, governor.as_ref(), now, &over, |c, i: Ids| start(c, i, new));
                 match r.ports.commit(started?.1).await? {
                     Committed::Durable(acts) => {

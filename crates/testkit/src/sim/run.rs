@@ -85,7 +85,9 @@ pub fn run(seed: u64, kind: Kind, tell: bool) -> Report {
     stage.report(steps)
 }
 
-fn set(seed: u64, kind: Kind, tell: bool) -> Stage {
+/// An org that is set up, and the world around it.
+#[must_use]
+pub fn scene(seed: u64, kind: Kind, tell: bool) -> (Shared, World) {
     let chance = Arc::new(Chance::new(seed));
     let clock = VirtualClock::default();
     let (crash, lost) = match kind {
@@ -104,12 +106,17 @@ fn set(seed: u64, kind: Kind, tell: bool) -> Stage {
         weather: Arc::clone(&weather),
         tally: Tally::default(),
     };
-    let world = World::new(clock, Arc::clone(&chance), weather, shared.tally.clone());
+    let world = World::new(clock, chance, weather, shared.tally.clone());
+    at_once(setting::set_up(&shared, kind == Kind::Plain));
+    (shared, world)
+}
+
+fn set(seed: u64, kind: Kind, tell: bool) -> Stage {
+    let (shared, world) = scene(seed, kind, tell);
     let executor = Executor::default();
     let spawner = executor.spawner();
-    let cluster = Cluster::new(spawner.clone(), chance);
+    let cluster = Cluster::new(spawner.clone(), Arc::clone(&shared.chance));
     let replicas = if kind == Kind::Plain { 1 } else { 2 };
-    at_once(setting::set_up(&shared, kind == Kind::Plain));
     (0..replicas).for_each(|_| cluster.start_one(&shared, &world));
     for w in workers::all(&shared, &cluster) {
         spawner.spawn(Owner::World, w.work());
