@@ -17,7 +17,10 @@ export EXEAT_INTEROP_PYTHON := $(call environment,interop/requirements.txt)/bin/
 export EXEAT_LANGGRAPH_PYTHON := $(call environment,interop/requirements-langgraph.txt)/bin/python
 
 .NOTPARALLEL:
-.PHONY: help demo build test lint setup check-tree check-examples deny
+bin-dir: ## print where `make build` puts the command
+	@echo "$(CARGO_TARGET_DIR)/debug"
+
+.PHONY: bin-dir help demo build test lint setup check-tree check-examples deny
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16

@@ -53,7 +53,6 @@ impl Bus for Local {
         self.rung.notify_waiters();
     }
 
-    #[expect(clippy::disallowed_methods, reason = "patience is the caller's, in real time")]
     async fn wait(&self, org: &OrgName, to: &[Endpoint], patience: Span) -> Option<EnvelopeId> {
         let until = Instant::now() + std::time::Duration::from(patience);
         loop {

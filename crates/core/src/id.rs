@@ -193,6 +193,13 @@ impl CallbackId {
     }
 }
 
+impl KeyId {
+    /// Draws a new one: 64 random bits, as hex.
+    pub fn draw(ids: &mut Ids) -> Self {
+        Self(hex::encode(ids.bytes::<8>()))
+    }
+}
+
 /// Where new ids come from: a stream that is a pure function of a time and a seed.
 ///
 /// The shell fills `seed` from its `Entropy` port for each decision, so that the

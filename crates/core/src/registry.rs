@@ -18,6 +18,8 @@ use crate::ledger::data::CostRule;
 use crate::payload::{Limits, Sha256Digest, canonical};
 use crate::time::Span;
 
+pub mod change;
+
 /// Which kind of transport speaks to the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -72,6 +72,8 @@ pub enum SendOutcome {
         /// Try again after this long; `None`: it is final.
         after: Option<Span>,
     },
+    /// It answered for good, and with what it answered nothing can be done; it may have run.
+    Unusable(ReasonCode),
     /// The agent refuses a context id of our making; nothing ran.
     ContextRefused,
     /// The request was written and no whole answer came: nobody knows.

@@ -10,6 +10,7 @@ mod cards;
 mod choose;
 mod contact;
 mod outcome;
+pub mod probe;
 
 use std::sync::Arc;
 
@@ -29,6 +30,7 @@ use secrecy::SecretString;
 use self::cards::{Cards, Lifetimes};
 use self::contact::{Contact, Got};
 use self::outcome::{Sent, Status};
+use crate::connect::proxy::Proxy;
 use crate::connect::{BadTls, Dialer, tls};
 use crate::credential::Credentials;
 use crate::exchange::{Bounds, Connector, MonotonicClock};
@@ -51,6 +53,8 @@ pub struct Settings {
     pub bounds: Bounds,
     /// Further roots of TLS, PEM; may be empty.
     pub extra_roots: Vec<u8>,
+    /// A proxy to go through; targets are checked before it is asked.
+    pub proxy: Option<Proxy>,
     /// How long a card is kept.
     pub card_ttl: Span,
     /// How long it is kept that there is none.
@@ -65,6 +69,7 @@ impl Default for Settings {
             platform: Platform::default(),
             bounds: Bounds::default(),
             extra_roots: Vec::new(),
+            proxy: None,
             card_ttl: Span::of_secs(300),
             card_miss_ttl: Span::of_secs(30),
             payload: Limits::default(),
@@ -92,7 +97,7 @@ impl A2a {
         credentials: Credentials,
         clock: MonotonicClock,
     ) -> Result<Self, BadTls> {
-        let dialer = Dialer::new(resolver, tls(&settings.extra_roots)?);
+        let dialer = Dialer::new(resolver, tls(&settings.extra_roots)?).through(settings.proxy);
         let connector = Connector::new(dialer, Arc::new(settings.platform), settings.bounds, clock);
         let lifetimes = Lifetimes { card: settings.card_ttl, refusal: settings.card_miss_ttl };
         Ok(Self {
@@ -150,7 +155,6 @@ impl A2a {
     }
 
     fn send_outcome(&self, got: &Got<SendAnswer>, sent: Sent) -> (SendOutcome, String) {
-        let last = |code| SendOutcome::Refused { code, after: None };
         match got {
             Got::NotSent(why) => (outcome::not_sent(why), why.to_string()),
             Got::Ambiguous(why) => (SendOutcome::Ambiguous, why.to_string()),
@@ -166,13 +170,13 @@ impl A2a {
                 }
                 Ok(SendAnswer::Task(view)) => match outcome::task(view, &self.payload, echoes) {
                     Ok(task) => (SendOutcome::Task(task), format!("HTTP {status}: a task")),
-                    Err(code) => (last(code), code.message().to_owned()),
+                    Err(code) => (SendOutcome::Unusable(code), code.message().to_owned()),
                 },
                 Ok(SendAnswer::Message(m)) => match outcome::payload(m.payload(), &self.payload, echoes) {
                     Ok(payload) => (SendOutcome::Message(payload), format!("HTTP {status}: a message")),
-                    Err(code) => (last(code), code.message().to_owned()),
+                    Err(code) => (SendOutcome::Unusable(code), code.message().to_owned()),
                 },
-                Err(bad) => (last(ReasonCode::InvalidResponse), bad.to_string()),
+                Err(bad) => (SendOutcome::Unusable(ReasonCode::InvalidResponse), bad.to_string()),
             },
         }
     }
@@ -185,9 +189,9 @@ impl A2a {
         match self.taken(called.got, TaskAnswer::into_task) {
             Taken::Task(task) if task.id == id => LookOutcome::Task(task),
             Taken::Task(_) => LookOutcome::Nothing { code: ReasonCode::InvalidResponse, after: None },
-            Taken::Error(ErrorClass::TaskNotFound) => LookOutcome::NotFound,
-            Taken::Error(class) if cannot_be_asked(class) => LookOutcome::Unsupported,
-            Taken::Error(_) => LookOutcome::Nothing { code: ReasonCode::SendRefused, after: None },
+            Taken::Error(ErrorClass::TaskNotFound, _) => LookOutcome::NotFound,
+            Taken::Error(class, _) if cannot_be_asked(class) => LookOutcome::Unsupported,
+            Taken::Error(_, after) => LookOutcome::Nothing { code: ReasonCode::SendRefused, after },
             Taken::Nothing { code, after } => LookOutcome::Nothing { code, after },
         }
     }
@@ -241,21 +245,19 @@ impl A2a {
     /// A task out of an answer, or why there is none.
     fn taken<A>(&self, got: Got<A>, into: impl FnOnce(A) -> Result<exeat_wire::TaskView, RpcError>) -> Taken {
         match got {
-            Got::Answered { status, retry_after, echoes, read: Ok(answer) } => match into(answer) {
-                Err(e) if outcome::status(status) == Status::Busy && e.code.is_none() => {
-                    let after = outcome::pause(retry_after.as_deref());
-                    Taken::Nothing { code: ReasonCode::SendRefused, after }
+            Got::Answered { status, retry_after, echoes, read: Ok(answer) } => {
+                let after = outcome::pause(retry_after.as_deref());
+                let refused = Taken::Nothing { code: ReasonCode::SendRefused, after };
+                match into(answer) {
+                    Err(e) if outcome::is_rpc(&e) => Taken::Error(e.class(Some(status.as_u16())), after),
+                    Err(_) => refused,
+                    Ok(_) if outcome::status(status) != Status::Fine => refused,
+                    Ok(view) => match outcome::task(&view, &self.payload, &echoes) {
+                        Ok(task) => Taken::Task(task),
+                        Err(code) => Taken::Nothing { code, after: None },
+                    },
                 }
-                Err(e) => Taken::Error(e.class(Some(status.as_u16()))),
-                Ok(_) if outcome::status(status) != Status::Fine => {
-                    let after = outcome::pause(retry_after.as_deref());
-                    Taken::Nothing { code: ReasonCode::SendRefused, after }
-                }
-                Ok(view) => match outcome::task(&view, &self.payload, &echoes) {
-                    Ok(task) => Taken::Task(task),
-                    Err(code) => Taken::Nothing { code, after: None },
-                },
-            },
+            }
             other => {
                 let (code, after) = nothing(&other);
                 Taken::Nothing { code, after }
@@ -266,7 +268,7 @@ impl A2a {
 
 enum Taken {
     Task(ForeignTask),
-    Error(ErrorClass),
+    Error(ErrorClass, Option<Span>),
     Nothing { code: ReasonCode, after: Option<Span> },
 }
 
@@ -347,9 +349,9 @@ impl Transport for A2a {
         match self.taken(called.got, TaskAnswer::into_task) {
             Taken::Task(task) if task.id == permit.task() => CancelOutcome::Task(task),
             Taken::Task(_) => CancelOutcome::Nothing { after: None },
-            Taken::Error(ErrorClass::TaskNotFound | ErrorClass::TaskNotCancelable) => CancelOutcome::Over,
-            Taken::Error(class) if cannot_be_asked(class) => CancelOutcome::Over,
-            Taken::Error(_) => CancelOutcome::Nothing { after: None },
+            Taken::Error(ErrorClass::TaskNotFound | ErrorClass::TaskNotCancelable, _) => CancelOutcome::Over,
+            Taken::Error(class, _) if cannot_be_asked(class) => CancelOutcome::Over,
+            Taken::Error(_, after) => CancelOutcome::Nothing { after },
             Taken::Nothing { after, .. } => CancelOutcome::Nothing { after },
         }
     }

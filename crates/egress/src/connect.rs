@@ -1,8 +1,11 @@
 //! From a cleared target to a stream: resolve once, check every address, pin, connect, TLS.
 //!
 //! The only place that dials. It connects to an address that was checked, with the name as TLS server name;
-//! literal addresses go through the same check. No proxy is read from the environment, nothing is pooled and
-//! no TLS session is resumed, so that nothing of one agent or org can be met by another.
+//! literal addresses go through the same check. No proxy is read from the environment (one can be set, and the
+//! target is checked before it is asked), nothing is pooled and no TLS session is resumed, so that nothing of one
+//! agent or org can be met by another.
+
+pub(crate) mod proxy;
 
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
@@ -21,6 +24,7 @@ use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use self::proxy::Proxy;
 use crate::address::{AddressRefused, Addresses};
 use crate::resolve::{self, ResolveError, Resolver};
 use crate::target::{Host, Scheme, Target};
@@ -43,6 +47,9 @@ pub(crate) enum ConnectError {
     /// Not within the time.
     #[error("connecting took too long")]
     TimedOut,
+    /// The egress proxy wouldn't or couldn't.
+    #[error("the egress proxy: {0}")]
+    Proxy(String),
     /// No TLS session: wrong certificate, wrong name, no common version.
     #[error("no TLS session: {0}")]
     Tls(String),
@@ -87,12 +94,18 @@ pub(crate) enum Stream {
 pub(crate) struct Dialer {
     resolver: Arc<dyn Resolver>,
     tls: Arc<ClientConfig>,
+    proxy: Option<Proxy>,
 }
 
 impl Dialer {
     /// Of a resolver and the TLS side.
     pub(crate) fn new(resolver: Arc<dyn Resolver>, tls: Arc<ClientConfig>) -> Self {
-        Self { resolver, tls }
+        Self { resolver, tls, proxy: None }
+    }
+
+    /// The same, through this proxy.
+    pub(crate) fn through(self, proxy: Option<Proxy>) -> Self {
+        Self { proxy, ..self }
     }
 
     /// Connects to `target`, if every address that it has may be dialled, within `within`.
@@ -105,7 +118,7 @@ impl Dialer {
         addresses: &Addresses,
         listed: &[IpNet],
         within: Duration,
-    ) -> Result<(Stream, SocketAddr), ConnectError> {
+    ) -> Result<Stream, ConnectError> {
         let until = Instant::now() + within;
         let port = target.origin().port();
         let found: Vec<IpAddr> = match target.origin().host() {
@@ -113,14 +126,37 @@ impl Dialer {
             Host::Name(name) => resolve::ask(&*self.resolver, name, within).await?,
         };
         let checked = resolve::check(&found, port, addresses, listed)?;
-        let (tcp, peer) = first_that_answers(&checked, until).await?;
-        let stream = match target.origin().scheme() {
+        let tcp = match &self.proxy {
+            None => first_that_answers(&checked, until).await?,
+            Some(proxy) => self.tunnel(proxy, target, until).await?,
+        };
+        Ok(match target.origin().scheme() {
             Scheme::Http => Stream::Plain(tcp),
             Scheme::Https => {
                 Stream::Tls(Box::new(self.shake_hands(tcp, target.origin().host(), until).await?))
             }
+        })
+    }
+
+    /// A tunnel to the target's name. The proxy looks it up for itself: what it lets through is the network's own,
+    /// second word.
+    async fn tunnel(
+        &self,
+        proxy: &Proxy,
+        target: &Target,
+        until: Instant,
+    ) -> Result<TcpStream, ConnectError> {
+        let left = until.saturating_duration_since(Instant::now());
+        let found = match &proxy.host {
+            Host::Address(ip) => vec![*ip],
+            Host::Name(name) => resolve::ask(&*self.resolver, name, left).await?,
         };
-        Ok((stream, peer))
+        let at: Vec<_> = found.into_iter().map(|ip| SocketAddr::new(ip, proxy.port)).collect();
+        let mut tcp = first_that_answers(&at, until).await?;
+        let opening = proxy::open(&mut tcp, target.origin());
+        let opened = tokio::time::timeout_at(until, opening).await.map_err(|_| ConnectError::TimedOut)?;
+        opened.map_err(ConnectError::Proxy)?;
+        Ok(tcp)
     }
 
     async fn shake_hands(
@@ -142,17 +178,14 @@ impl Dialer {
 }
 
 /// Tries the addresses in turn, each with its share of the time left.
-async fn first_that_answers(
-    checked: &[SocketAddr],
-    until: Instant,
-) -> Result<(TcpStream, SocketAddr), ConnectError> {
+async fn first_that_answers(checked: &[SocketAddr], until: Instant) -> Result<TcpStream, ConnectError> {
     let mut last = ConnectError::Tcp("no address".to_owned());
     let tried = checked.len().min(MOST_TRIED);
     for (i, address) in checked.iter().take(MOST_TRIED).enumerate() {
         let left = until.saturating_duration_since(Instant::now());
         let shares = u32::try_from(tried.saturating_sub(i)).unwrap_or(1).max(1);
         match tokio::time::timeout(left / shares, connect(*address)).await {
-            Ok(Ok(tcp)) => return Ok((tcp, *address)),
+            Ok(Ok(tcp)) => return Ok(tcp),
             Ok(Err(e)) => last = ConnectError::Tcp(short(&e)),
             Err(_) => last = ConnectError::TimedOut,
         }

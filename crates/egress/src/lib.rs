@@ -6,7 +6,11 @@
 //! (`exchange`) is bounded in time and size and says whether the peer can have seen the request. Secrets
 //! are handles ([`credential`]) until the moment of use, and are taken out of whatever comes back. What may be
 //! said to whom is [`a2a`]'s, which takes a permit for every contact; the connector itself is private, so that
-//! no other room can dial without one.
+//! no other room can dial without one:
+//!
+//! ```compile_fail,E0603
+//! use exeat_egress::exchange::Connector;
+//! ```
 
 pub mod a2a;
 pub mod address;
@@ -18,6 +22,7 @@ pub mod resolve;
 pub mod target;
 
 pub use connect::BadTls;
+pub use connect::proxy::Proxy;
 pub use exchange::{Bounds, MonotonicClock};
 
 #[cfg(test)]

@@ -14,8 +14,9 @@ use hickory_resolver::config::{
 };
 use hickory_resolver::net::NetError;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::proto::op::Query;
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
-use hickory_resolver::{Resolver as Hickory, TokioResolver};
+use hickory_resolver::{Hosts, Resolver as Hickory, TokioResolver};
 use ipnet::IpNet;
 
 use crate::address::{AddressRefused, Addresses};
@@ -58,17 +59,21 @@ pub trait Resolver: Send + Sync {
 }
 
 /// The DNS, by the system's servers or a given one.
-pub struct Dns(TokioResolver);
+pub struct Dns {
+    servers: TokioResolver,
+    hosts: Hosts,
+}
 
 impl Dns {
-    /// By the system's configuration and hosts file.
+    /// By the system's configuration and hosts file. What the file names is not asked of any server.
     ///
     /// # Errors
     /// [`ResolveError::Setup`] if it can't be read.
     pub fn system() -> Result<Self, ResolveError> {
         let mut builder = Hickory::builder_tokio().map_err(|e| setup(&e))?;
         bound(builder.options_mut());
-        builder.build().map(Self).map_err(|e| setup(&e))
+        let hosts = Hosts::from_system().unwrap_or_default();
+        Ok(Self { servers: builder.build().map_err(|e| setup(&e))?, hosts })
     }
 
     /// By this server alone: no hosts file, no other server.
@@ -84,12 +89,18 @@ impl Dns {
         let config = ResolverConfig::from_name_servers(vec![server]);
         let mut builder = Hickory::builder_with_config(config, TokioRuntimeProvider::default());
         bound(builder.options_mut());
-        builder.options_mut().use_hosts_file = ResolveHosts::Never;
-        builder.build().map(Self).map_err(|e| setup(&e))
+        Ok(Self { servers: builder.build().map_err(|e| setup(&e))?, hosts: Hosts::default() })
+    }
+
+    fn in_file(&self, name: &Name) -> Vec<IpAddr> {
+        let found = [RecordType::A, RecordType::AAAA]
+            .into_iter()
+            .filter_map(|kind| self.hosts.lookup_static_host(&Query::query(name.clone(), kind)));
+        found.flat_map(|l| l.answers().iter().filter_map(|r| address(&r.data)).collect::<Vec<_>>()).collect()
     }
 
     async fn ask(&self, name: &Name, kind: RecordType) -> Result<Vec<IpAddr>, ResolveError> {
-        match self.0.lookup(name.clone(), kind).await {
+        match self.servers.lookup(name.clone(), kind).await {
             Ok(found) => Ok(found.answers().iter().filter_map(|r| address(&r.data)).collect()),
             Err(e) if e.is_no_records_found() && !is_server_failure(&e) => Ok(Vec::new()),
             Err(NetError::Timeout) => Err(ResolveError::TimedOut),
@@ -101,6 +112,7 @@ impl Dns {
 fn bound(options: &mut ResolverOpts) {
     options.timeout = Duration::from_secs(3);
     options.attempts = 2;
+    options.use_hosts_file = ResolveHosts::Never;
     options.positive_max_ttl = Some(LONGEST_TTL);
     options.negative_max_ttl = Some(LONGEST_MISS);
 }
@@ -142,6 +154,10 @@ impl Resolver for Dns {
         }
         let absolute =
             Name::from_ascii(format!("{name}.")).map_err(|e| ResolveError::Failed(e.to_string()))?;
+        let listed = self.in_file(&absolute);
+        if !listed.is_empty() {
+            return Ok(listed);
+        }
         let (a, aaaa) =
             tokio::try_join!(self.ask(&absolute, RecordType::A), self.ask(&absolute, RecordType::AAAA))?;
         Ok(a.into_iter().chain(aaaa).collect())
@@ -204,5 +220,32 @@ pub(crate) async fn ask(
         0 => Err(ResolveError::NoAddress),
         n if n > MOST_ADDRESSES => Err(ResolveError::TooMany),
         _ => Ok(found),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rig::{NameServer, Reply, addresses};
+
+    #[tokio::test]
+    async fn what_the_hosts_file_names_is_asked_of_no_server() {
+        let server = NameServer::new(|_, _| Reply::Code(2));
+        let mut dns = Dns::server(server.address).unwrap();
+        dns.hosts.read_hosts_conf(&b"10.0.0.7 Peer.test two.test\nfd12::1 peer.test\n"[..]).unwrap();
+        assert_eq!(dns.addresses("peer.test").await.unwrap().len(), 2);
+        assert_eq!(dns.addresses("two.test").await, Ok(vec![[10, 0, 0, 7].into()]));
+        assert_eq!(server.questions(), []);
+        assert!(dns.addresses("three.test").await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_name_with_too_many_addresses_is_refused() {
+        let many: Vec<String> = (0..70).map(|i| format!("8.8.8.{i}")).collect();
+        let reply = addresses(&many.iter().map(String::as_str).collect::<Vec<_>>());
+        let server = NameServer::new(move |_, _| reply.clone());
+        let dns = Dns::server(server.address).unwrap();
+        let asked = ask(&dns, "many.test", Duration::from_secs(20)).await;
+        assert_eq!(asked, Err(ResolveError::TooMany));
     }
 }

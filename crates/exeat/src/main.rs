@@ -1,22 +1,25 @@
-//! The `exeat` command.
+//! The `exeat` command: everything a person or a script does with Exeat starts here.
+//!
+//! Promises: stdout carries the result and nothing else; stderr carries progress and one line per error
+//! (`error: CODE: detail; next`); the exit code says how it ended (0 done, 1 the task ended badly, 2 usage,
+//! 3 refused or unreachable server, 4 verification failed, 5 waiting ended before the task did).
+//!
+//! Never: talks to anything but our own API, except in `serve` and `demo`, which are the gateway itself.
 
+mod cli;
+mod client;
+mod clock;
+mod config;
+mod demo;
+mod failure;
+mod gateway;
+mod serve;
+mod show;
 mod stub_agent;
+mod worker;
 
-use clap::Parser;
+use std::process::ExitCode;
 
-/// Governed gateway and coordinator for agent-to-agent work.
-#[derive(Parser)]
-#[command(name = "exeat", version)]
-enum Command {
-    /// A scriptable, hostile foreign agent for demos and tests.
-    StubAgent(stub_agent::StubAgentArgs),
-}
-
-#[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    let Command::StubAgent(args) = Command::parse();
-    stub_agent::run(args, async {
-        let _ = tokio::signal::ctrl_c().await;
-    })
-    .await
+fn main() -> ExitCode {
+    ExitCode::from(cli::main(std::env::args_os().collect()) as u8)
 }

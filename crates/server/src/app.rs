@@ -10,6 +10,7 @@ use exeat_core::registry::{Bounds, EgressMode};
 use exeat_core::time::Span;
 use exeat_core::walk::Ports;
 
+use crate::idempotency::InFlight;
 use crate::runtime::Runtime;
 
 /// What is switched on, from configuration.
@@ -70,4 +71,6 @@ pub struct App {
     pub root: Root,
     /// Signs heads.
     pub ledger_key: LedgerKey,
+    /// Requests with an `Idempotency-Key` that are running now.
+    pub in_flight: InFlight,
 }

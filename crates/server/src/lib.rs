@@ -4,5 +4,92 @@
 //! walks, and shows what came of it. A loop claims what is due and walks. Nothing here dials a foreign host
 //! or writes SQL.
 
+pub mod agents;
 pub mod app;
+pub mod approvals;
+pub mod auth;
+pub mod body;
+pub mod budgets;
+pub mod callback;
+pub mod checkpoints;
+pub mod costs;
+pub mod dead_letters;
+pub mod egress_mode;
+pub mod events;
+pub mod govern;
+pub mod health;
+pub mod idempotency;
+pub mod judges;
+pub mod keys;
+pub mod leases;
+pub mod ledger;
+pub mod openapi;
+pub mod orgs;
+pub mod page;
+pub mod policy;
+pub mod problem;
+pub mod roles;
 pub mod runtime;
+pub mod shown;
+pub mod tasks;
+pub mod workflows;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use tokio::net::TcpListener;
+
+use crate::app::App;
+
+/// Every door.
+pub fn router(app: Arc<App>) -> Router {
+    tasks::task_routes()
+        .merge(admin_routes())
+        .fallback(problem::not_found)
+        .method_not_allowed_fallback(problem::method_not_allowed)
+        .with_state(app)
+}
+
+/// The doors for whoever governs, runs and audits an org, and `/healthz`, `/readyz`, `/openapi.json`.
+pub fn admin_routes() -> Router<Arc<App>> {
+    Router::new()
+        .merge(agents::routes())
+        .merge(roles::routes())
+        .merge(egress_mode::routes())
+        .merge(policy::routes())
+        .merge(workflows::routes())
+        .merge(keys::routes())
+        .merge(budgets::routes())
+        .merge(costs::routes())
+        .merge(ledger::routes())
+        .merge(dead_letters::routes())
+        .merge(orgs::routes())
+        .merge(health::routes())
+        .merge(openapi::routes())
+}
+
+/// Starts the loops.
+pub fn start(app: &Arc<App>) {
+    app.runtime.run(app.ports.clone());
+    checkpoints::spawn(app);
+}
+
+/// Serves until told to stop; requests under way are answered.
+///
+/// # Errors
+/// If the listener fails.
+pub async fn serve(
+    listener: TcpListener,
+    app: Arc<App>,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
+    let stopping = app.runtime.stopping().clone();
+    let service = router(app).into_make_service_with_connect_info::<SocketAddr>();
+    let told = async move {
+        stop.await;
+        // Long polls and streams end by this.
+        stopping.cancel();
+    };
+    axum::serve(listener, service).with_graceful_shutdown(told).await
+}

@@ -5,14 +5,14 @@
 //! the outcome of an attempt, which is worth holding on to while its lease lasts.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use exeat_core::change::DueKind;
 use exeat_core::id::{AgentKey, TaskId};
 use exeat_core::registry::Registry;
-use exeat_core::time::Span;
+use exeat_core::time::{Monotonic, Span};
 use exeat_core::walk::{Act, Ports, Recording, Rooms, Stopped, relay, send, sweep};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
@@ -95,6 +95,8 @@ pub struct Runtime {
     watchers: Watchers,
     send_timeout: Span,
     failures: AtomicU32,
+    /// When the sweep last asked for every kind, by the monotonic clock; 0: never.
+    swept_at: AtomicU64,
 }
 
 impl Runtime {
@@ -110,6 +112,7 @@ impl Runtime {
             watchers: Watchers::default(),
             send_timeout,
             failures: AtomicU32::new(0),
+            swept_at: AtomicU64::new(0),
         })
     }
 
@@ -135,6 +138,12 @@ impl Runtime {
     #[must_use]
     pub fn failures(&self) -> u32 {
         self.failures.load(Ordering::Relaxed)
+    }
+
+    /// When the sweep last went round, by the monotonic clock. None: it hasn't yet.
+    #[must_use]
+    pub fn swept_at(&self) -> Option<Monotonic> {
+        Some(self.swept_at.load(Ordering::Relaxed)).filter(|at| *at > 0).map(Monotonic)
     }
 
     /// Spawns something that shutdown waits for.
@@ -243,6 +252,8 @@ impl Runtime {
                 Err(e) => self.failed(&e),
             }
         }
+        // Never 0, which stands for never.
+        self.swept_at.store(ports.clock.monotonic().0.max(1), Ordering::Relaxed);
         full
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Nothing here ships. A crate uses it in its `tests/it` only.
 
+pub mod contract;
 pub mod memory;
 pub mod sim;
 pub mod world;

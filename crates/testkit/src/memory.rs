@@ -93,6 +93,11 @@ impl Memory {
         self.read(org, |o| o.rows.values().map(|h| (h.version, h.row.clone())).collect())
     }
 
+    /// Shows every row of an org with its version, in the order of their keys, without copying any.
+    pub fn each_row(&self, org: &OrgName, mut see: impl FnMut(u64, &Row)) {
+        self.read(org, |o| o.rows.values().for_each(|h| see(h.version, &h.row)));
+    }
+
     /// Every balance of an org.
     #[must_use]
     pub fn balances(&self, org: &OrgName) -> BTreeMap<Account, Balance> {

@@ -171,7 +171,8 @@ impl World {
         let mut claims = vec![claim_of(w.state)];
         if self.odds(60) {
             self.tally.one("pushes lying");
-            claims = vec![self.chance.pick(&[PushClaim::Completed, PushClaim::Failed, PushClaim::InputRequired])];
+            claims =
+                vec![self.chance.pick(&[PushClaim::Completed, PushClaim::Failed, PushClaim::InputRequired])];
         }
         if self.odds(150) {
             claims.push(PushClaim::Progress);
@@ -195,7 +196,8 @@ impl World {
             };
             let copies = if self.odds(200) { self.chance.below(3) + 2 } else { 1 };
             for _ in 0..copies {
-                let late = self.chance.span(if self.odds(200) { Span::of_secs(90) } else { Span::of_secs(1) });
+                let late =
+                    self.chance.span(if self.odds(200) { Span::of_secs(90) } else { Span::of_secs(1) });
                 let mail = OnTheWay {
                     at: at + late,
                     callback: callback.clone(),
@@ -229,13 +231,23 @@ impl World {
         let soon = |most| self.chance.span(Span::of_secs(most));
         let mut plan = Vec::new();
         for _ in 0..self.chance.below(4) {
-            plan.push((soon(20), self.chance.pick(&[F::Working, F::Working, F::InputRequired, F::AuthRequired])));
+            plan.push((
+                soon(20),
+                self.chance.pick(&[F::Working, F::Working, F::InputRequired, F::AuthRequired]),
+            ));
         }
         if self.chance.permille(30) {
             return plan; // Never ends.
         }
         let end = self.chance.pick(&[
-            F::Completed, F::Completed, F::Completed, F::Completed, F::Completed, F::Failed, F::Canceled, F::Rejected,
+            F::Completed,
+            F::Completed,
+            F::Completed,
+            F::Completed,
+            F::Completed,
+            F::Failed,
+            F::Canceled,
+            F::Rejected,
         ]);
         plan.push((soon(if self.chance.permille(100) { 400 } else { 30 }), end));
         plan

@@ -154,7 +154,10 @@ fn a_reason_is_bounded() {
     let long = "é".repeat(5_000);
     let no = a.decide(&key("ann", &["ops"]), Choice::Deny, a.digest, Some(&long), at(10));
     let Ok(Counted::Denied(denied)) = no else { panic!("a no") };
-    assert_eq!(denied.decisions.first().and_then(|d| d.reason.as_ref()).map(|r| r.chars().count()), Some(2_000));
+    assert_eq!(
+        denied.decisions.first().and_then(|d| d.reason.as_ref()).map(|r| r.chars().count()),
+        Some(2_000)
+    );
 }
 
 #[test]
@@ -181,7 +184,10 @@ fn every_member_of_the_subject_moves_the_digest() {
         Bound::Origin("https://a.example".into()),
         Bound::Origin("https://b.example".into()),
     ];
-    let foreign = |task: &str, context: Option<&str>| ForeignIds { task: task.into(), context: context.map(Into::into) };
+    let foreign = |task: &str, context: Option<&str>| ForeignIds {
+        task: task.into(),
+        context: context.map(Into::into),
+    };
     let ids = [foreign("t", None), foreign("u", None), foreign("t", Some("c"))];
     let base = Subject {
         hop,

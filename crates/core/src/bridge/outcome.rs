@@ -53,9 +53,9 @@ impl Desk<'_> {
             SendOutcome::Refused { code, after: Some(after) } => {
                 self.not_sent(id, n, *code, &report.detail, Some(*after))
             }
-            SendOutcome::Refused { code, after: None } | SendOutcome::Impossible(code) => {
-                self.cannot_send(id, *code, &report.detail)
-            }
+            SendOutcome::Refused { code, after: None }
+            | SendOutcome::Impossible(code)
+            | SendOutcome::Unusable(code) => self.cannot_send(id, *code, &report.detail),
             SendOutcome::ContextRefused => {
                 self.bridge_mut(id)?.context_refused = true;
                 self.not_sent(id, n, ReasonCode::SendRefused, &report.detail, Some(Span::ZERO))
@@ -85,7 +85,9 @@ impl Desk<'_> {
     fn record_attempt(&mut self, id: HopId, n: u32, report: &SendReport) -> Result<(), Refusal> {
         let now = self.now();
         let outcome = match &report.outcome {
-            SendOutcome::Task(_) | SendOutcome::Message(_) => AttemptOutcome::Answered,
+            SendOutcome::Task(_) | SendOutcome::Message(_) | SendOutcome::Unusable(_) => {
+                AttemptOutcome::Answered
+            }
             SendOutcome::NotSent(_) | SendOutcome::OtherInterface(_) => AttemptOutcome::NotSent,
             SendOutcome::Impossible(_) if report.wire.is_none() => AttemptOutcome::NotSent,
             SendOutcome::Impossible(_) | SendOutcome::Refused { .. } | SendOutcome::ContextRefused => {
@@ -94,9 +96,10 @@ impl Desk<'_> {
             SendOutcome::Ambiguous => AttemptOutcome::Ambiguous,
         };
         let code = match &report.outcome {
-            SendOutcome::NotSent(c) | SendOutcome::Impossible(c) | SendOutcome::Refused { code: c, .. } => {
-                Some(c.as_str())
-            }
+            SendOutcome::NotSent(c)
+            | SendOutcome::Impossible(c)
+            | SendOutcome::Unusable(c)
+            | SendOutcome::Refused { code: c, .. } => Some(c.as_str()),
             SendOutcome::ContextRefused => Some("context_refused"),
             SendOutcome::OtherInterface(_) => Some("other_interface"),
             SendOutcome::Task(_) | SendOutcome::Message(_) | SendOutcome::Ambiguous => None,
@@ -105,7 +108,8 @@ impl Desk<'_> {
         let (leased, held, interface, origin) = {
             let b = self.bridge(id)?;
             let at = usize::try_from(n).unwrap_or(usize::MAX).wrapping_sub(1);
-            let leased = b.leases.get(at).cloned().ok_or_else(|| wrong("an attempt that was never leased"))?;
+            let leased =
+                b.leases.get(at).cloned().ok_or_else(|| wrong("an attempt that was never leased"))?;
             (leased, b.payload.clone(), report.interface.clone(), b.origin.clone())
         };
         let LeasedAttempt { turn, message_id, payload } = leased;
@@ -225,10 +229,10 @@ impl Desk<'_> {
         let now = self.now();
         let shown = if wants == Wants::Input { Shown::InputRequired } else { Shown::AuthRequired };
         let bridge = self.bridge_mut(id)?;
-        let again = match (bridge.state, wants) {
-            (BridgeState::InputRequired, Wants::Input) | (BridgeState::AuthRequired, Wants::Auth) => true,
-            _ => false,
-        };
+        let again = matches!(
+            (bridge.state, wants),
+            (BridgeState::InputRequired, Wants::Input) | (BridgeState::AuthRequired, Wants::Auth)
+        );
         bridge.state = bridge.state.on(Event::Shown(shown))?;
         bridge.lost = 0;
         bridge.lost_since = None;

@@ -479,7 +479,8 @@ impl Desk<'_> {
         use crate::ledger::data::AttemptOutcome as A;
         let bridge = self.bridge(id)?;
         let out = matches!(state, BridgeState::Sending { .. } | BridgeState::SendUnknown { .. });
-        let ambiguous = bridge.attempts.iter().any(|a| a.outcome == A::Ambiguous);
+        // An answer that made no task known is one that couldn't be used: it may have run.
+        let ambiguous = bridge.attempts.iter().any(|a| matches!(a.outcome, A::Ambiguous | A::Answered));
         Ok(if bridge.foreign.is_some() {
             Effects::Known
         } else if out || ambiguous {

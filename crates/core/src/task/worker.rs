@@ -177,6 +177,14 @@ pub fn envelope_due(
     Ok(desk.close())
 }
 
+/// A worker that can't read its command's output says so with this word before the detail.
+fn failure(reason: &str) -> (ReasonCode, &str) {
+    match reason.strip_prefix(ReasonCode::BadWorkerOutput.as_str()) {
+        Some(detail) => (ReasonCode::BadWorkerOutput, detail.trim_start_matches([':', ' '])),
+        None => (ReasonCode::WorkerFailed, reason),
+    }
+}
+
 /// Does the call settle the lease, or give the envelope back?
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Settles {
@@ -213,8 +221,9 @@ impl Desk<'_> {
             }
             Call::Fail { reason, retry: Retry::Never } => {
                 self.hop_mut(id)?.deliveries += envelope.delivery;
-                self.bury(DeadKind::Work, &hop, ReasonCode::WorkerFailed, &reason, None);
-                self.end_hop(id, End::badly(Ending::Failed, ReasonCode::WorkerFailed, &reason))?;
+                let (code, why) = failure(&reason);
+                self.bury(DeadKind::Work, &hop, code, why, None);
+                self.end_hop(id, End::badly(Ending::Failed, code, why))?;
                 Ok(Settles::Yes)
             }
             Call::Fail { reason, retry: Retry::Again } => {
@@ -321,9 +330,12 @@ impl Desk<'_> {
         let kind = if e.kind == EnvelopeKind::Reply { "REPLY" } else { "WORK" };
         let hops_left =
             self.task.max_hops.saturating_sub(u32::try_from(self.task.hops.len()).unwrap_or(u32::MAX));
-        let (continuation, replies) = match (&hop.wait, hop.turn) {
-            (Some(wait), 2..) => (self.payload(&wait.continuation)?.data(), self.replies_shown(wait)?),
-            _ => (Value::Null, Vec::new()),
+        // The replies as they were judged and recorded when it was resumed, not as things stand by now.
+        let (continuation, replies) = match (&hop.wait, &hop.replies) {
+            (Some(wait), Some(replies)) => {
+                (self.payload(&wait.continuation)?.data(), self.payload(replies)?.data())
+            }
+            _ => (Value::Null, json!([])),
         };
         Ok(json!({
             "lease_id": lease,

@@ -34,7 +34,7 @@ pub async fn claim(ports: &Ports, kind: DueKind, limit: u32) -> Result<Vec<Act>,
 pub async fn handle(ports: &Ports, row: DueRow) -> Result<Vec<Act>, Stopped> {
     let org = row.claim.org().clone();
     match row.key {
-        Key::Task(_) => committed(ports, &org, row.find, |c, i, f, s| decision::tick(c, i, f, s)).await,
+        Key::Task(_) => committed(ports, &org, row.find, decision::tick).await,
         Key::Approval(id) => {
             committed(ports, &org, row.find, |c, i, f, s| decision::expire(c, i, f, s, id)).await
         }

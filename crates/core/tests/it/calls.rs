@@ -82,7 +82,12 @@ impl Store for Counting {
     async fn route(&self, callback: &CallbackId) -> Result<Option<Doorway>, Unreadable> {
         self.memory.route(callback).await
     }
-    async fn ready_envelopes(&self, org: &OrgName, to: &[Endpoint], n: u32) -> Result<Vec<EnvelopeId>, Unreadable> {
+    async fn ready_envelopes(
+        &self,
+        org: &OrgName,
+        to: &[Endpoint],
+        n: u32,
+    ) -> Result<Vec<EnvelopeId>, Unreadable> {
         self.one(0);
         self.memory.ready_envelopes(org, to, n).await
     }
@@ -196,7 +201,10 @@ fn a_callback_is_one_commit_on_the_request_and_reads_nothing_but_its_door() {
         drop(again);
         confirm::accept(&ports, &door, pushed).await.unwrap()
     });
-    assert!(matches!(accepted, Accepted::Stored(acts) if acts.is_empty()), "a duplicate is as good as stored");
+    assert!(
+        matches!(accepted, Accepted::Stored(acts) if acts.is_empty()),
+        "a duplicate is as good as stored"
+    );
     assert_eq!(bench.counting.take(), [0, 2, 0, 0, 0]);
 }
 

@@ -34,6 +34,12 @@ pub(super) struct Chosen {
     pub(super) pushes: bool,
 }
 
+/// A card, and where it lay.
+pub(super) struct Found {
+    pub(super) card: Card,
+    pub(super) at: String,
+}
+
 /// The report of an attempt that stopped before its message was written: nothing will run, whatever we try.
 fn never(code: ReasonCode, detail: impl ToString) -> Box<SendReport> {
     Box::new(SendReport::bare(SendOutcome::Impossible(code), detail.to_string()))
@@ -66,7 +72,10 @@ impl A2a {
         let key = Self::key(org, agent, credential.as_ref());
         let mut want = Want::Any;
         let (card, interface, target) = loop {
-            let fetch = self.fetch(agent, &entry, credential.as_ref(), not_after);
+            let fetch = async {
+                let found = self.fetch(agent, &entry, credential.as_ref(), not_after).await;
+                found.map(|found| found.card)
+            };
             let now = self.connector.now();
             let within = Duration::from(not_after.left(now));
             let (card, came) = self.cards.card(&key, want, now, within, fetch).await;
@@ -88,8 +97,8 @@ impl A2a {
         Ok(Chosen { interface: recorded(&interface), contact, card, pushes })
     }
 
-    /// The interface of `card` for this parcel: spoken, allowed by the entry and the platform, the one that
-    /// the decision was bound to, with the skill that was judged.
+    /// The interface of `card` for this parcel: the one that `pick` finds, if the decision was bound to it and the
+    /// card has the skill that was judged.
     fn fit(
         &self,
         card: &Card,
@@ -101,23 +110,8 @@ impl A2a {
             report.card = Some(card.digest());
             report
         };
-        let platform = self.connector.platform();
-        let pin = match parcel.agent.posture.protocol {
-            ProtocolPin::Auto => exeat_wire::ProtocolPin::Auto,
-            ProtocolPin::V1_0 => exeat_wire::ProtocolPin::V1_0,
-            ProtocolPin::V0_3 => exeat_wire::ProtocolPin::V0_3,
-            ProtocolPin::V0_2 => exeat_wire::ProtocolPin::V0_2,
-        };
-        let interface = card.choose_where(pin, |url| platform.clear(entry, url.as_str()).is_ok()).map_err(
-            |e| match e {
-                NoCommonInterface::NotSpoken { .. } => stop(ReasonCode::NoCommonInterface, e.to_string()),
-                NoCommonInterface::NotAllowed { .. } => stop(ReasonCode::EndpointNotAllowed, e.to_string()),
-            },
-        )?;
-        // Exactly the text that will be dialled, whichever field of the card it came from.
-        let target = platform
-            .clear(entry, &interface.url)
-            .map_err(|e| stop(ReasonCode::EndpointNotAllowed, e.to_string()))?;
+        let picked = self.pick(card, &parcel.agent, entry);
+        let (interface, target) = picked.map_err(|(code, detail)| stop(code, detail))?;
         let found = recorded(&interface);
         let is_bound = match &parcel.bound {
             Bound::Interface(bound) => *bound == found,
@@ -137,14 +131,41 @@ impl A2a {
         }
     }
 
+    /// The interface of `card` that is spoken and that the entry and the platform allow; else why there is none.
+    pub(super) fn pick(
+        &self,
+        card: &Card,
+        agent: &AgentEntry,
+        entry: &Entry,
+    ) -> Result<(exeat_wire::Interface, Target), (ReasonCode, String)> {
+        let platform = self.connector.platform();
+        let pin = match agent.posture.protocol {
+            ProtocolPin::Auto => exeat_wire::ProtocolPin::Auto,
+            ProtocolPin::V1_0 => exeat_wire::ProtocolPin::V1_0,
+            ProtocolPin::V0_3 => exeat_wire::ProtocolPin::V0_3,
+            ProtocolPin::V0_2 => exeat_wire::ProtocolPin::V0_2,
+        };
+        let interface = card.choose_where(pin, |url| platform.clear(entry, url.as_str()).is_ok()).map_err(
+            |e| match e {
+                NoCommonInterface::NotSpoken { .. } => (ReasonCode::NoCommonInterface, e.to_string()),
+                NoCommonInterface::NotAllowed { .. } => (ReasonCode::EndpointNotAllowed, e.to_string()),
+            },
+        )?;
+        // Exactly the text that will be dialled, whichever field of the card it came from.
+        let target = platform
+            .clear(entry, &interface.url)
+            .map_err(|e| (ReasonCode::EndpointNotAllowed, e.to_string()))?;
+        Ok((interface, target))
+    }
+
     /// Fetches the card from the candidates in order; the next only where the last says that it isn't there.
-    async fn fetch(
+    pub(super) async fn fetch(
         &self,
         agent: &AgentEntry,
         entry: &Entry,
         credential: Option<&Presented>,
         not_after: Monotonic,
-    ) -> Result<Card, NoCard> {
+    ) -> Result<Found, NoCard> {
         let never = |detail: String| NoCard::Never { code: ReasonCode::EndpointNotAllowed, detail };
         let candidates = card_candidates(&agent.posture.url).map_err(|e| never(e.to_string()))?;
         let mut tried = Vec::new();
@@ -156,7 +177,9 @@ impl A2a {
             let request = request.map_err(|e| never(e.to_string()))?.credential(credential.cloned());
             match self.connector.exchange(entry, request, not_after).await {
                 Exchanged::Answered(a) if try_next(a.status.as_u16()) => {}
-                Exchanged::Answered(a) => return self.read_card(&a),
+                Exchanged::Answered(a) => {
+                    return self.read_card(&a).map(|card| Found { card, at: candidate.to_string() });
+                }
                 Exchanged::Unusable(Unusable { status: Some(s), .. }) if try_next(s.as_u16()) => {}
                 other => return Err(no_card(&other)),
             }

@@ -85,7 +85,7 @@ pub(super) fn by_status(code: StatusCode, retry_after: Option<&str>) -> SendOutc
         },
         Status::Refused => SendOutcome::Refused { code: ReasonCode::SendRefused, after: None },
         Status::Broke => SendOutcome::Ambiguous,
-        Status::Fine => SendOutcome::Refused { code: ReasonCode::InvalidResponse, after: None },
+        Status::Fine => SendOutcome::Unusable(ReasonCode::InvalidResponse),
     }
 }
 
@@ -95,17 +95,23 @@ pub(super) fn unusable(answer: &Unusable) -> SendOutcome {
     match (&answer.why, answer.status) {
         (Unread::Redirect(_), _) => last(ReasonCode::RedirectRefused),
         (_, Some(code)) if status(code) != Status::Fine => by_status(code, answer.retry_after.as_deref()),
-        (Unread::TooLarge, _) => last(ReasonCode::ResponseTooLarge),
-        (Unread::Encoded(_) | Unread::NotHttp, _) => last(ReasonCode::InvalidResponse),
+        (Unread::TooLarge, _) => SendOutcome::Unusable(ReasonCode::ResponseTooLarge),
+        (Unread::Encoded(_) | Unread::NotHttp, _) => SendOutcome::Unusable(ReasonCode::InvalidResponse),
     }
 }
 
 /// The code of a contact whose answer isn't read.
 pub(super) fn unusable_code(answer: &Unusable) -> ReasonCode {
     match unusable(answer) {
-        SendOutcome::Refused { code, .. } => code,
+        SendOutcome::Refused { code, .. } | SendOutcome::Unusable(code) => code,
         _ => ReasonCode::InvalidResponse,
     }
+}
+
+/// Whether an error is the protocol's own. A proxy's page in JSON (`{"error":"no route"}`, or a status as its code)
+/// says nothing about a task, so a 404 in such words doesn't mean that the agent lost one.
+pub(super) fn is_rpc(e: &RpcError) -> bool {
+    e.reason.is_some() || e.code.is_some_and(|c| !(400..600).contains(&c))
 }
 
 /// What a message was, for reading the errors that answer it.
@@ -126,6 +132,9 @@ pub(super) fn error(
     retry_after: Option<&str>,
     sent: Sent,
 ) -> SendOutcome {
+    if !is_rpc(error) && status(http) != Status::Fine {
+        return by_status(http, retry_after);
+    }
     let class = error.class(Some(http.as_u16()));
     if sent == Sent::FirstInContext && is_about_context(class, &error.message) {
         return SendOutcome::ContextRefused;
@@ -135,7 +144,8 @@ pub(super) fn error(
             SendOutcome::Refused { code: ReasonCode::ForeignTaskLost, after: None }
         }
         (_, _, Status::Busy) => by_status(http, retry_after),
-        _ => SendOutcome::Refused { code: ReasonCode::SendRefused, after: None },
+        _ if class.nothing_ran() => SendOutcome::Refused { code: ReasonCode::SendRefused, after: None },
+        _ => SendOutcome::Unusable(ReasonCode::SendRefused),
     }
 }
 

@@ -324,3 +324,74 @@ fn proxy_variables_change_nothing() {
     assert!(done.status.success() && said.contains("4 passed"), "{said}");
     assert_eq!(proxy.accepts(), 0);
 }
+
+/// A proxy that tunnels to wherever it is told, or answers with this head.
+fn proxying(head: &'static str) -> Peer {
+    Peer::new(move |wire, request| {
+        if wire.write_all(head.as_bytes()).is_err() || !head.contains(" 200 ") {
+            return;
+        }
+        let to = request.split(' ').nth(1).unwrap().replace("peer.test", "127.0.0.1");
+        let mut inner =
+            std::net::TcpStream::connect_timeout(&to.parse().unwrap(), std::time::Duration::from_secs(5))
+                .unwrap();
+        let mut buffer = vec![0; 64 * 1024];
+        let n = wire.read(&mut buffer).unwrap();
+        std::io::Write::write_all(&mut inner, &buffer[..n]).unwrap();
+        let mut answer = Vec::new();
+        std::io::Read::read_to_end(&mut inner, &mut answer).unwrap();
+        drop(wire.write_all(&answer));
+    })
+}
+fn through(proxy: &Peer, names: &[(&str, &str)]) -> crate::exchange::Connector {
+    let dialer = Dialer::new(table(names), tls(b"").unwrap())
+        .through(Some(proxy.address.to_string().parse().unwrap()));
+    let platform = Arc::new(open_platform());
+    crate::exchange::Connector::new(dialer, platform, bounds(), Arc::new(|| exeat_core::time::Monotonic(0)))
+}
+
+/// O-SSRF-09
+#[tokio::test]
+async fn a_proxy_that_is_set_is_used_and_hears_only_of_targets_that_were_checked() {
+    let peer = Peer::saying(ok("{}"));
+    let proxy = proxying("HTTP/1.1 200 OK\r\n\r\n");
+    let c = through(&proxy, &[("peer.test", "127.0.0.1"), ("inner.test", "10.0.0.5")]);
+    let url = format!("http://peer.test:{}/rpc", peer.address.port());
+    let result = c.exchange(&entry(&url), get(&url), LATER).await;
+    assert!(matches!(result, Exchanged::Answered(_)), "{result:?}");
+    let port = peer.address.port();
+    assert_eq!(
+        proxy.requests(),
+        [format!("CONNECT peer.test:{port} HTTP/1.1\r\nHost: peer.test:{port}\r\n\r\n")]
+    );
+    for refused in ["http://inner.test/", "http://169.254.169.254/"] {
+        assert!(is_address_refused(c.exchange(&entry(refused), get(refused), LATER).await));
+    }
+    assert_eq!((proxy.accepts(), peer.accepts()), (1, 1));
+}
+
+#[tokio::test]
+async fn a_proxy_that_refuses_leaves_the_request_unsent() {
+    for head in [
+        "HTTP/1.1 403 Forbidden\r\n\r\n",
+        "HTTP/1.1 407 X\r\nProxy-Authenticate: Basic\r\n\r\n",
+        "SSH-2.0\r\n\r\n",
+        "",
+    ] {
+        let proxy = proxying(head);
+        let c = through(&proxy, &[("peer.test", "127.0.0.1")]);
+        let url = "http://peer.test/";
+        let result = not_sent(c.exchange(&entry(url), get(url), LATER).await);
+        assert!(matches!(result, NotSent::Connect(ConnectError::Proxy(_))), "{head:?}: {result:?}");
+    }
+}
+
+#[test]
+fn a_proxy_is_a_host_and_a_port_and_carries_no_credentials() {
+    for ok in ["127.0.0.1:3128", "http://proxy.test:8080", "http://proxy.test:8080/", "[::1]:1"] {
+        assert!(ok.parse::<Proxy>().is_ok(), "{ok}");
+    }
+    for bad in ["", "https://proxy.test", "http://u:p@proxy.test", "socks5://x:1", "http://proxy.test/x"] {
+        assert!(bad.parse::<Proxy>().is_err(), "{bad}");
+    }
+}

@@ -54,6 +54,16 @@ async fn each_answer_to_a_look_is_taken_for_what_it_is() {
         (rpc_error(-32603, "no"), nothing(ReasonCode::SendRefused, None)),
         (rpc_ok(&task("t2", "completed")), nothing(ReasonCode::InvalidResponse, None)),
         (rpc_ok(&json!(null)), nothing(ReasonCode::InvalidResponse, None)),
+        (status(404, "", r#"{"error":"no route"}"#), nothing(ReasonCode::SendRefused, None)),
+        (
+            status(404, "", r#"{"error":{"code":404,"message":"no route"}}"#),
+            nothing(ReasonCode::SendRefused, None),
+        ),
+        (status(404, "", r#"{"error":{"code":-32001,"message":"gone"}}"#), LookOutcome::NotFound),
+        (
+            status(503, "Retry-After: 6\r\n", r#"{"error":{"code":-32603}}"#),
+            nothing(ReasonCode::SendRefused, Some(6)),
+        ),
         (status(404, "", "<html>"), nothing(ReasonCode::SendRefused, None)),
         (status(503, "Retry-After: 9\r\n", ""), nothing(ReasonCode::SendRefused, Some(9))),
         (status(429, "Retry-After: 3\r\n", ""), nothing(ReasonCode::SendRefused, Some(3))),

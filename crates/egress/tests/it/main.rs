@@ -6,5 +6,6 @@ mod agent;
 mod cards;
 mod contacts;
 mod peers;
+mod probes;
 mod reach;
 mod sends;

@@ -65,7 +65,7 @@ async fn two_attempts_write_the_same_bytes() {
     let first = world.a2a.send(exeat(parcel(agent.entry()))).await;
     assert_eq!(
         first.outcome,
-        SendOutcome::Refused { code: ReasonCode::SendRefused, after: Some(Span::ZERO) }
+        SendOutcome::Refused { code: ReasonCode::SendRefused, after: Some(Span::of_millis(1)) }
     );
     let second = world.a2a.send(exeat(parcel(agent.entry()))).await;
     assert!(matches!(second.outcome, SendOutcome::Task(_)));
@@ -117,13 +117,13 @@ async fn an_answer_of_no_known_shape_is_an_invalid_response_and_is_not_shown() {
         "",
     ] {
         let (report, agent) = answered(ok(said)).await;
-        assert_eq!(report.outcome, last(ReasonCode::InvalidResponse), "{said}");
+        assert_eq!(report.outcome, SendOutcome::Unusable(ReasonCode::InvalidResponse), "{said}");
         assert!(!report.detail.contains("hi-there"), "{}", report.detail);
         assert_eq!(agent.calls().len(), 1);
     }
     let deep = format!("{}{}", "[".repeat(5000), "]".repeat(5000));
     let (report, _) = answered(ok(&deep)).await;
-    assert_eq!(report.outcome, last(ReasonCode::InvalidResponse));
+    assert_eq!(report.outcome, SendOutcome::Unusable(ReasonCode::InvalidResponse));
 }
 
 /// O-SEND-04
@@ -186,7 +186,7 @@ async fn an_agent_that_refuses_our_context_is_told_apart() {
     let report = World::new().a2a.send(exeat(p)).await;
     assert_eq!(report.outcome, SendOutcome::ContextRefused);
     let report = World::new().a2a.send(exeat(parcel(agent.entry()))).await;
-    assert_eq!(report.outcome, last(ReasonCode::SendRefused));
+    assert_eq!(report.outcome, SendOutcome::Unusable(ReasonCode::SendRefused));
 }
 
 /// O-SEND-14
@@ -253,8 +253,10 @@ async fn a_busy_agent_says_when_to_come_back() {
         let after = Some(Span::of_secs(after).max(Span::of_millis(1)));
         assert_eq!(report.outcome, SendOutcome::Refused { code: ReasonCode::SendRefused, after });
     }
-    let (report, _) = answered(status(500, "", "boom")).await;
-    assert_eq!(report.outcome, SendOutcome::Ambiguous);
+    for body in ["boom", r#"{"error":"boom"}"#, r#"{"error":{"code":500}}"#] {
+        let (report, _) = answered(status(500, "", body)).await;
+        assert_eq!(report.outcome, SendOutcome::Ambiguous);
+    }
 }
 
 /// O-AUTH-03, O-SSRF-05
@@ -366,5 +368,5 @@ async fn an_agent_that_is_away_is_not_sent_and_an_oversized_answer_is_too_large(
     });
     let small = World::with(|s| s.bounds.body_bytes = 10_000);
     let report = small.a2a.send(exeat(parcel(agent.entry()))).await;
-    assert_eq!(report.outcome, last(ReasonCode::ResponseTooLarge));
+    assert_eq!(report.outcome, SendOutcome::Unusable(ReasonCode::ResponseTooLarge));
 }

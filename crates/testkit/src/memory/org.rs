@@ -88,6 +88,8 @@ impl Org {
     pub(super) fn apply(&mut self, planned: &Planned) {
         let set = &planned.set;
         self.changes.insert(set.id);
+        // First whose hop is whose: a set may name a pushed event before its bridge.
+        set.writes.iter().for_each(|w| self.learn_hops(&w.row));
         for w in &set.writes {
             self.put(w.expected + 1, w.row.clone());
         }
@@ -148,10 +150,6 @@ impl Org {
             self.due.entry(kind).or_default().insert((at, key.clone()));
         }
         match &held.row {
-            Row::Task(t) => self.hops.extend(t.hops.iter().map(|h| (h.id, (t.id, h.to.clone())))),
-            Row::Bridge(b) => {
-                self.hops.insert(b.hop, (b.task, Endpoint::Agent(b.agent.clone())));
-            }
             Row::Envelope(e) => {
                 self.leases.extend(e.lease().map(|l| (l, e.id)));
                 if e.state == EnvelopeState::Ready {
@@ -165,6 +163,16 @@ impl Org {
         }
         if let Some(task) = self.task_of(&held.row) {
             self.of_task.entry(task).or_default().insert(key.clone());
+        }
+    }
+
+    fn learn_hops(&mut self, row: &Row) {
+        match row {
+            Row::Task(t) => self.hops.extend(t.hops.iter().map(|h| (h.id, (t.id, h.to.clone())))),
+            Row::Bridge(b) => {
+                self.hops.insert(b.hop, (b.task, Endpoint::Agent(b.agent.clone())));
+            }
+            _ => {}
         }
     }
 

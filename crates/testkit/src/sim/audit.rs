@@ -198,9 +198,23 @@ fn trail_of(set: &ChangeSet) -> String {
     let mut out = format!("{}", set.id);
     for w in &set.writes {
         let _ = match &w.row {
-            Row::Task(t) => write!(out, " task={:?} steps={:?}", t.status, t.steps.iter().map(|s| s.status).collect::<Vec<_>>()),
-            Row::Bridge(b) => write!(out, " bridge={}…{:?}/t{} due={:?}", &b.hop.to_string()[30..], b.state, b.turn, b.due_at),
-            Row::Envelope(e) => write!(out, " env={:?}/t{}:{:?}", e.kind, e.turn, std::mem::discriminant(&e.state)),
+            Row::Task(t) => write!(
+                out,
+                " task={:?} steps={:?}",
+                t.status,
+                t.steps.iter().map(|s| s.status).collect::<Vec<_>>()
+            ),
+            Row::Bridge(b) => write!(
+                out,
+                " bridge={}…{:?}/t{} due={:?}",
+                &b.hop.to_string()[30..],
+                b.state,
+                b.turn,
+                b.due_at
+            ),
+            Row::Envelope(e) => {
+                write!(out, " env={:?}/t{}:{:?}", e.kind, e.turn, std::mem::discriminant(&e.state))
+            }
             Row::Approval(a) => write!(out, " approval={:?}/{:?}/{:?}", a.dir, a.turn, a.status),
             Row::Cancel(c) => write!(out, " cancel={:?}/{:?}", c.foreign_task, c.outcome),
             Row::Inbox(i) => write!(out, " inbox={:?}/{:?} due={:?}", i.claim, i.checks, i.due_at),
@@ -211,7 +225,8 @@ fn trail_of(set: &ChangeSet) -> String {
     }
     for d in &set.drafts {
         let hop = d.hop.map(|h| h.to_string()[30..].to_owned()).unwrap_or_default();
-        let _ = write!(out, "\n              | {} {hop}/t{:?} {:?}", d.kind().as_str(), d.turn, brief(&d.data));
+        let _ =
+            write!(out, "\n              | {} {hop}/t{:?} {:?}", d.kind().as_str(), d.turn, brief(&d.data));
     }
     out
 }
@@ -277,8 +292,7 @@ impl Seen {
 
     /// A task's own sums are those of its moves.
     fn task_money(&self, set: &ChangeSet, wrong: &mut Vec<String>) {
-        let of: BTreeSet<TaskId> =
-            set.costs.iter().filter_map(|m| self.task_of(m.hop)).collect();
+        let of: BTreeSet<TaskId> = set.costs.iter().filter_map(|m| self.task_of(m.hop)).collect();
         for id in of {
             let Some(task) = self.tasks.get(&id) else { continue };
             let mine = self.money.iter().filter(|((h, _), _)| task.hop(*h).is_some());

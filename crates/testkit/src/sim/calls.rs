@@ -124,10 +124,12 @@ impl Replica {
 
     async fn act(&self, act: Act) {
         let done = match act {
-            Act::Send(sending) => match send::send(&self.ports, *sending, defaults().bounds.send_timeout).await {
-                Ok(recording) => Ok(vec![Act::Record(Box::new(recording))]),
-                Err(e) => Err(e),
-            },
+            Act::Send(sending) => {
+                match send::send(&self.ports, *sending, defaults().bounds.send_timeout).await {
+                    Ok(recording) => Ok(vec![Act::Record(Box::new(recording))]),
+                    Err(e) => Err(e),
+                }
+            }
             Act::Record(recording) => {
                 let mut done = send::record(&self.ports, &recording).await;
                 for pause in RECORD_AGAIN {
@@ -163,7 +165,9 @@ pub fn note(shared: &Shared, stopped: &Stopped) {
             shared.tally.one("walks without the record");
         }
         Stopped::Busy => shared.audit.broken("a walk gave up: the rows moved too often"),
-        Stopped::Refused(Refusal::Wrong(_) | Refusal::NotFound(_)) | Stopped::NotFound(_) | Stopped::Commit(_) => {
+        Stopped::Refused(Refusal::Wrong(_) | Refusal::NotFound(_))
+        | Stopped::NotFound(_)
+        | Stopped::Commit(_) => {
             shared.audit.broken(format!("a walk stopped: {stopped}"));
         }
         Stopped::Refused(_) => shared.tally.one("refusals"),

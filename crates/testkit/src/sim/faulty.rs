@@ -140,7 +140,9 @@ impl Store for Faulty {
                 s.audit.durable(&s.memory, &copy).await;
             }
             Err(Refused::Conflict(_)) => s.tally.one("conflicts"),
-            Err(Refused::Duplicate(what)) if *what == "edge" => s.audit.broken(format!("P2: a second edge in {copy:#?}")),
+            Err(Refused::Duplicate(what)) if *what == "edge" => {
+                s.audit.broken(format!("P2: a second edge in {copy:#?}"))
+            }
             Err(Refused::Duplicate(_)) => s.tally.one("pushes doubled"),
             Err(Refused::OverBudget(_)) => s.tally.one("over budget"),
             Err(e) => s.audit.broken(format!("a set is refused: {e}: {copy:#?}")),

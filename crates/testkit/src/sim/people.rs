@@ -49,7 +49,8 @@ pub async fn begin(shared: Shared, cluster: Cluster, flow: &'static str, budget:
                 let governor = r.ports.governors.of(&registry);
                 let deadline = s.chance.permille(100).then(|| Span::of_secs(100));
                 let new = NewTask { deadline, budget_microusd: budget, ..new_task(flow) };
-                let started = r.ports.decide(&registry, governor.as_ref(), now, &over, |c, i: Ids| start(c, i, new));
+                let started =
+                    r.ports.decide(&registry, governor.as_ref(), now, &over, |c, i: Ids| start(c, i, new));
                 match r.ports.commit(started?.1).await? {
                     Committed::Durable(acts) => {
                         r.run_all(acts);

@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use exeat_core::gate::verdict::{
-    Action, Because, Governor, Judgement, Opinion, PolicyDenial, Question,
-};
+use exeat_core::gate::verdict::{Action, Because, Governor, Judgement, Opinion, PolicyDenial, Question};
 use exeat_core::registry::Registry;
 use exeat_core::task::desk::Schemas;
 use exeat_core::walk::Governors;

@@ -169,7 +169,8 @@ impl Stage {
         let mut broken = audit.failures();
         if steps > TOO_MANY {
             let now = self.shared.clock.now();
-            let due: Vec<_> = self.shared.memory.rows(org()).into_iter().filter(|(_, r)| r.due_at().is_some()).collect();
+            let due: Vec<_> =
+                self.shared.memory.rows(org()).into_iter().filter(|(_, r)| r.due_at().is_some()).collect();
             broken.push(format!("stuck after {steps} steps at {now}: {due:#?}"));
         } else if broken.is_empty() {
             broken.extend(at_once(audit.at_rest(&self.shared.memory, org())));
@@ -180,7 +181,8 @@ impl Stage {
             }
         }
         let rows = self.shared.memory.rows(org());
-        let count = |f: fn(&Row) -> bool| u64::try_from(rows.iter().filter(|(_, r)| f(r)).count()).unwrap_or(0);
+        let count =
+            |f: fn(&Row) -> bool| u64::try_from(rows.iter().filter(|(_, r)| f(r)).count()).unwrap_or(0);
         let mut tally = self.shared.tally.all();
         tally.insert("steps", steps);
         tally.insert("approvals", count(|r| matches!(r, Row::Approval(_))));

@@ -65,7 +65,10 @@ const FLOWS: [(&str, &str); 6] = [
             "no":{"to":"agent:alpha","needs":["ask"],"when":"${{ !steps.ask.output.data.ok }}","input":"no","fallback":"agent:beta"}}}"#,
     ),
     ("hop-alpha", r#"{"name":"hop-alpha","steps":{"hop":{"to":"agent:alpha"}}}"#),
-    ("hop-beta", r#"{"name":"hop-beta","label":"confidential","steps":{"hop":{"to":"agent:beta","deadline":"40s"}}}"#),
+    (
+        "hop-beta",
+        r#"{"name":"hop-beta","label":"confidential","steps":{"hop":{"to":"agent:beta","deadline":"40s"}}}"#,
+    ),
     ("hop-writer", r#"{"name":"hop-writer","max_hops":7,"steps":{"hop":{"to":"role:writer"}}}"#),
 ];
 
@@ -171,7 +174,11 @@ fn entry(chance: &Chance, key: &str) -> AgentEntry {
             ceiling: label(if key == "alpha" { "confidential" } else { "restricted" }),
             output_label: label("internal"),
             region: None,
-            callback_trust: chance.pick(&[CallbackTrust::Confirm, CallbackTrust::Confirm, CallbackTrust::Body]),
+            callback_trust: chance.pick(&[
+                CallbackTrust::Confirm,
+                CallbackTrust::Confirm,
+                CallbackTrust::Body,
+            ]),
             token_in_query: false,
         },
         terms: Terms {
@@ -282,7 +289,8 @@ pub async fn change_something(shared: &Shared) {
             (0, Row::Agent(next))
         }
         1 => {
-            next.status = if next.status == AgentStatus::Active { AgentStatus::Disabled } else { AgentStatus::Active };
+            next.status =
+                if next.status == AgentStatus::Active { AgentStatus::Disabled } else { AgentStatus::Active };
             (0, Row::Agent(next))
         }
         2 => {
@@ -293,7 +301,9 @@ pub async fn change_something(shared: &Shared) {
             next.halted = !next.halted;
             (0, Row::Agent(next))
         }
-        4 | 5 => (mode, Row::Mode(c.pick(&[EgressMode::On, EgressMode::Halt, EgressMode::Drain, EgressMode::On]))),
+        4 | 5 => {
+            (mode, Row::Mode(c.pick(&[EgressMode::On, EgressMode::Halt, EgressMode::Drain, EgressMode::On])))
+        }
         6 if c.permille(100) => (mode, Row::Mode(EgressMode::Off)),
         _ => (0, policy(registry.policy.as_ref().map_or(1, |p| p.version + 1), some_policy(c))),
     };

@@ -57,9 +57,9 @@ impl Worker {
                     return None;
                 }
                 let id = shared.chance.pick(&ready);
-                let walked = r.ports.walk(org(), Find::Envelope(id), |c, i, f, s| {
-                    worker::lease(c, i, f, s, id, &me, &role)
-                });
+                let walked = r
+                    .ports
+                    .walk(org(), Find::Envelope(id), |c, i, f, s| worker::lease(c, i, f, s, id, &me, &role));
                 match walked.await {
                     Ok((lease, acts)) => {
                         r.run_all(acts);
@@ -127,7 +127,9 @@ impl Worker {
                 Answer::Said(v) if v != first => {
                     self.shared.audit.broken(format!("the same call, two answers: {first} and {v}"));
                 }
-                Answer::Refused(e) => self.shared.audit.broken(format!("the same call again is refused: {e}")),
+                Answer::Refused(e) => {
+                    self.shared.audit.broken(format!("the same call again is refused: {e}"))
+                }
                 _ => {}
             }
             let (other, body) = completion(json!({ "other": c.number() }));
@@ -142,8 +144,12 @@ impl Worker {
         let replies = lease["replies"].as_array().cloned().unwrap_or_default();
         let asked: Vec<&Value> = replies.iter().map(|r| &r["question"]).filter(|q| !q.is_null()).collect();
         let hops_left = lease["hops_left"].as_u64().unwrap_or(0);
-        let may: Vec<String> =
-            lease["may"].as_array().into_iter().flatten().filter_map(|m| m.as_str().map(str::to_owned)).collect();
+        let may: Vec<String> = lease["may"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|m| m.as_str().map(str::to_owned))
+            .collect();
         if !calm && c.permille(60) {
             let retry = c.pick(&[Retry::Again, Retry::Again, Retry::Never]);
             return (Call::Fail { reason: "no".into(), retry }, json!({ "reason": "no", "n": c.number() }));
@@ -214,7 +220,8 @@ impl Worker {
         let shared = self.shared.clone();
         let extended = self.cluster.call(move |r| async move {
             let by = Span::of_secs(20);
-            let walked = r.ports.walk(org(), Find::Lease(id), |c, i, f, s| worker::extend(c, i, f, s, id, by));
+            let walked =
+                r.ports.walk(org(), Find::Lease(id), |c, i, f, s| worker::extend(c, i, f, s, id, by));
             match walked.await {
                 Ok(_) => shared.tally.one("leases extended"),
                 Err(e) => note(&shared, &e),
@@ -255,4 +262,3 @@ pub fn all(shared: &Shared, cluster: &Cluster) -> Vec<Worker> {
         })
         .collect()
 }
-

@@ -1,0 +1,72 @@
+//! Probes: what an operator learns, and what goes out for it.
+
+use exeat_core::gate::exeat::Claim;
+use exeat_core::registry::AgentEntry;
+use exeat_egress::a2a::probe::{Auth, Carry, Probed};
+use serde_json::json;
+
+use crate::agent::{Agent, LATER, World, bearer, card_1_0, entry, org, rpc_error, rpc_ok, status};
+use crate::peers::Peer;
+
+async fn probe(world: &World, agent: &AgentEntry, carry: Carry) -> Probed {
+    world.a2a.probe(Claim::receipted(org(), 1), agent, carry, LATER).await
+}
+
+#[tokio::test]
+async fn a_probe_tells_what_would_be_used_and_whether_the_credential_is_taken() {
+    let card = card_1_0(&json!({
+        "capabilities": { "pushNotifications": true },
+        "skills": [{ "id": "review", "name": "r", "description": "", "tags": [] }],
+    }));
+    let agent = Agent::new(card, |_| rpc_error(-32001, "no such task"));
+    let mut listed = agent.entry();
+    listed.posture.credential = bearer();
+    listed.posture.skills = ["review".to_owned(), "other".to_owned()].into();
+    let probed = probe(&World::new(), &listed, Carry::Credential).await;
+    let card = probed.card.unwrap();
+    assert!(probed.reachable && probed.push_claimed);
+    assert_eq!(card.found_at, format!("{}/.well-known/agent-card.json", agent.base()));
+    assert_eq!((card.name.as_str(), card.skills), ("p", vec!["review".to_owned()]));
+    assert_eq!(probed.would_use.unwrap().0, agent.rpc());
+    assert_eq!(probed.auth, Auth::Ok);
+    assert_eq!(probed.problems, [r#"the card doesn't offer the skill "other""#]);
+    assert_eq!(agent.calls()[0]["method"], "GetTask");
+}
+
+#[tokio::test]
+async fn a_probe_of_an_unsigned_entry_carries_no_secret() {
+    let agent = Agent::new(card_1_0(&json!({})), |_| rpc_ok(&json!({})));
+    let mut listed = agent.entry();
+    listed.posture.credential = bearer();
+    let probed = probe(&World::new(), &listed, Carry::Nothing).await;
+    assert_eq!(probed.auth, Auth::NotTried);
+    assert_eq!((agent.gets().len(), agent.calls().len()), (1, 0));
+    assert!(!agent.peer.requests()[0].contains("authorization"));
+}
+
+#[tokio::test]
+async fn a_refused_credential_shows_whether_at_the_card_or_at_the_call() {
+    let agent = Agent::new(card_1_0(&json!({})), |_| status(401, "", ""));
+    let mut listed = agent.entry();
+    listed.posture.credential = bearer();
+    assert_eq!(probe(&World::new(), &listed, Carry::Credential).await.auth, Auth::Refused);
+    let closed = Agent::by_path(|_, _| Some(status(403, "", "")));
+    let probed = probe(&World::new(), &closed.entry(), Carry::Nothing).await;
+    assert!(probed.reachable && probed.card.is_none());
+    assert!(probed.problems[0].contains("403"), "{:?}", probed.problems);
+}
+
+#[tokio::test]
+async fn what_stands_in_the_way_is_named_and_nobody_else_is_contacted() {
+    let other = Peer::saying("");
+    let elsewhere = json!([{ "url": format!("http://{}/", other.address), "protocolBinding": "JSONRPC", "protocolVersion": "1.0" }]);
+    let agent = Agent::new(card_1_0(&json!({ "supportedInterfaces": elsewhere })), |_| String::new());
+    let probed = probe(&World::new(), &agent.entry(), Carry::Nothing).await;
+    assert!(probed.reachable && probed.would_use.is_none());
+    assert!(probed.problems[0].contains(&other.address.to_string()), "{:?}", probed.problems);
+    assert_eq!(other.accepts(), 0);
+    let mut refused = entry("http://169.254.169.254/");
+    refused.posture.allow_cidrs.insert("169.254.0.0/16".to_owned());
+    let probed = probe(&World::new(), &refused, Carry::Nothing).await;
+    assert!(!probed.reachable && probed.problems[0].contains("link-local"), "{:?}", probed.problems);
+}

@@ -1,0 +1,28 @@
+//! Verifies an export with nothing but the ledger's public key: no server, no network.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use exeat_core::ledger::{PublicKey, verify_export};
+use serde_json::Value;
+
+use crate::cli::given::file_text;
+use crate::failure::Failure;
+
+/// Verifies the export in `file` against the public key in `pem`; gives the Verification. The export is
+/// read line by line, so that its size doesn't matter.
+///
+/// # Errors
+/// If a file can't be read, or the key isn't one. What is wrong with the export is in the answer.
+pub(super) fn verify(file: &Path, pem: &Path) -> Result<Value, Failure> {
+    let key = PublicKey::from_pem(&file_text(pem)?).map_err(|e| {
+        Failure::usage(format!("{} isn't a ledger's public key: {e}", pem.display()))
+            .next("use the PEM that `exeat audit key` prints")
+    })?;
+    let cannot = |e: std::io::Error| Failure::usage(format!("cannot read {}: {e}", file.display()));
+    let export = BufReader::with_capacity(1 << 20, File::open(file).map_err(cannot)?);
+    let verification = verify_export(export, &key, None).map_err(cannot)?;
+    serde_json::to_value(&verification)
+        .map_err(|e| Failure::usage(format!("cannot show the verification: {e}")))
+}

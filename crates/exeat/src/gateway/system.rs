@@ -1,0 +1,46 @@
+//! The system's clock and randomness: the one place where each comes in.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use exeat_core::ports::{Clock, Entropy};
+use exeat_core::time::{Monotonic, Timestamp};
+
+/// The clocks of this machine.
+pub(crate) struct SystemClock {
+    origin: Instant,
+}
+
+impl SystemClock {
+    /// Starts the monotonic clock at zero.
+    #[expect(clippy::disallowed_methods, reason = "the gateway's only clock")]
+    pub(crate) fn start() -> Self {
+        Self { origin: Instant::now() }
+    }
+}
+
+impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "the gateway's only clock")]
+    fn now(&self) -> Timestamp {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Timestamp::of_micros(i64::try_from(since.as_micros()).unwrap_or(0))
+    }
+
+    fn monotonic(&self) -> Monotonic {
+        Monotonic(u64::try_from(self.origin.elapsed().as_micros()).unwrap_or(u64::MAX))
+    }
+}
+
+/// The system's randomness.
+pub(crate) struct SystemEntropy;
+
+impl Entropy for SystemEntropy {
+    #[expect(clippy::disallowed_methods, reason = "the gateway's only source of randomness")]
+    fn seed(&self) -> [u8; 32] {
+        let mut seed = [0; 32];
+        // Without randomness no id can be made: a process that goes on would repeat itself.
+        if getrandom::fill(&mut seed).is_err() {
+            std::process::abort();
+        }
+        seed
+    }
+}

@@ -1,0 +1,355 @@
+//! From a data folder and a configuration to a running gateway, or a refusal by name.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use exeat_core::id::{Ids, OrgName};
+use exeat_core::key::{KeyState, Kid, Purpose, Ring, Root, derive};
+use exeat_core::ledger::data::Governs;
+use exeat_core::ports::{Archive, Clock, Entropy, Store};
+use exeat_core::registry::OrgDefaults;
+use exeat_core::walk::Ports;
+use exeat_egress::a2a::A2a;
+use exeat_egress::address::Addresses;
+use exeat_egress::credential::{Credentials, Grant, Towards, process_environment};
+use exeat_egress::resolve::{Dns, Resolver};
+use exeat_egress::target::{Origins, Platform};
+use exeat_server::app::{App, Settings};
+use exeat_server::judges;
+use exeat_server::runtime::Runtime;
+use exeat_store::{Options, Sqlite};
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::net::TcpListener;
+
+use super::first_start::{self, CALLBACK_KEYS, Facts, ROOT_CHECK};
+use super::keys::{Keys, NoKeys, StoreIs};
+use super::system::{SystemClock, SystemEntropy};
+use crate::config::{self, BadConfig, Config};
+
+/// The org of an embedded store.
+const ORG: &str = "main";
+
+/// Why the gateway doesn't start. Each has a code, and says what to do.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotStarted {
+    /// The configuration.
+    #[error("{0}")]
+    Config(#[from] BadConfig),
+    /// The data folder.
+    #[error("{}: {why}", path.display())]
+    Folder { path: PathBuf, why: std::io::Error },
+    /// The store.
+    #[error("{}", with_causes(.0))]
+    Store(#[from] exeat_store::OpenError),
+    /// The record can't be read or written.
+    #[error("{0}")]
+    Record(String),
+    /// Key material.
+    #[error("{0}")]
+    Keys(#[from] NoKeys),
+    /// Another root than the one that the store was made with.
+    #[error("keys/root-1 isn't the root that this store was made with")]
+    OtherRoot,
+    /// The listener.
+    #[error("can't listen on {address}: {why}")]
+    Listener { address: std::net::SocketAddr, why: std::io::Error },
+}
+
+impl NotStarted {
+    /// A stable code.
+    pub(crate) const fn code(&self) -> &'static str {
+        match self {
+            Self::Config(BadConfig::Unsafe(_)) => "unsafe_config",
+            Self::Config(_) => "bad_config",
+            Self::Folder { .. } => "data_unusable",
+            Self::Store(exeat_store::OpenError::LockedByOther { .. }) => "store_locked",
+            Self::Store(_) | Self::Record(_) => "store_unavailable",
+            Self::Keys(NoKeys::Missing(_)) => "key_missing",
+            Self::Keys(_) => "key_unusable",
+            Self::OtherRoot => "other_root_key",
+            Self::Listener { .. } => "listener_unusable",
+        }
+    }
+
+    /// What to do.
+    pub(crate) const fn next(&self) -> &'static str {
+        match self {
+            Self::Config(_) => "correct exeat.toml, the environment or the flag that it names",
+            Self::Folder { .. } => "choose a folder that this user may write to",
+            Self::Store(exeat_store::OpenError::LockedByOther { .. }) => {
+                "stop the other server on this folder first"
+            }
+            Self::Store(_) | Self::Record(_) => "see docs/guide.md, \"When it doesn't start\"",
+            Self::Keys(_) | Self::OtherRoot => {
+                "restore the keys folder from its backup; it is never made anew over a store in use"
+            }
+            Self::Listener { .. } => "choose another --listen, or stop what listens there",
+        }
+    }
+}
+
+fn with_causes(e: &dyn std::error::Error) -> String {
+    let mut text = e.to_string();
+    let mut cause = e.source();
+    while let Some(c) = cause {
+        text = format!("{text}: {c}");
+        cause = c.source();
+    }
+    text
+}
+
+/// A gateway that is ready to serve.
+pub(crate) struct Gateway {
+    pub(crate) app: Arc<App>,
+    pub(crate) listener: TcpListener,
+    pub(crate) address: std::net::SocketAddr,
+    pub(crate) store: Arc<Sqlite>,
+    pub(crate) config: Config,
+    pub(crate) is_first: bool,
+}
+
+/// Where to start from.
+pub(crate) struct Place<'a> {
+    pub(crate) data: &'a Path,
+    pub(crate) config: Option<&'a Path>,
+    pub(crate) listen: Option<std::net::SocketAddr>,
+}
+
+/// Opens everything, in the order in which a refusal is cheapest.
+pub(crate) async fn open(place: &Place<'_>) -> Result<Gateway, NotStarted> {
+    let environment = std::env::vars().collect();
+    make_folder(place.data)?;
+    let mut config = Config::read(place.data, place.config, &environment, place.listen)?;
+    if !config.store.exists() && place.config.is_none() {
+        write_first_file(place.data, &config)?;
+        config = Config::read(place.data, None, &environment, place.listen)?;
+    }
+    let listener = TcpListener::bind(config.listen)
+        .await
+        .map_err(|why| NotStarted::Listener { address: config.listen, why })?;
+    let address =
+        listener.local_addr().map_err(|why| NotStarted::Listener { address: config.listen, why })?;
+    let clock: Arc<SystemClock> = Arc::new(SystemClock::start());
+    let org: OrgName = ORG.parse().map_err(|e| NotStarted::Record(format!("{e}")))?;
+    let defaults = OrgDefaults {
+        levels: config.levels.clone(),
+        default_label: config.default_label.clone(),
+        egress_cap: config.switches.egress_cap,
+        bounds: Arc::clone(&config.bounds),
+    };
+    let store = Sqlite::open(&config.store, org.clone(), defaults, clock.clone(), Options::default()).await?;
+    let (keys, is_first) = key_material(place.data, &store, &org, &config, clock.as_ref()).await?;
+    let ring = Arc::new(ring(&store, &org, &keys.root).await?);
+    let app = assemble(place.data, &config, address, Arc::clone(&store), org, keys, ring, clock)?;
+    Ok(Gateway { app, listener, address, store, config, is_first })
+}
+
+fn make_folder(data: &Path) -> Result<(), NotStarted> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data);
+    made.map_err(|why| NotStarted::Folder { path: data.to_owned(), why })
+}
+
+fn write_first_file(data: &Path, config: &Config) -> Result<(), NotStarted> {
+    use std::io::Write as _;
+    let path = data.join("exeat.toml");
+    let created = std::fs::OpenOptions::new().write(true).create_new(true).open(&path);
+    match created {
+        Ok(mut file) => file
+            .write_all(config::first_file(config.listen).as_bytes())
+            .map_err(|why| NotStarted::Folder { path, why }),
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(why) => Err(NotStarted::Folder { path, why }),
+    }
+}
+
+async fn key_material(
+    data: &Path,
+    store: &Sqlite,
+    org: &OrgName,
+    config: &Config,
+    clock: &dyn Clock,
+) -> Result<(Keys, bool), NotStarted> {
+    let unreadable = |e: exeat_core::ports::Unreadable| NotStarted::Record(e.to_string());
+    let check = store.setting(org, ROOT_CHECK).await.map_err(unreadable)?;
+    let state = if check.is_some() { StoreIs::InUse } else { StoreIs::Empty };
+    let keys = Keys::of(data, state, &SystemEntropy)?;
+    match check {
+        Some((Value::String(known), _)) if known == hex::encode(keys.root.check()) => {
+            note_single_operator(store, org, config).await?;
+            Ok((keys, false))
+        }
+        Some(_) => Err(NotStarted::OtherRoot),
+        None => {
+            let facts = Facts {
+                org,
+                now: clock.now(),
+                top: &config.levels.top(),
+                root_check: keys.root.check(),
+                single_operator: config.switches.single_operator,
+            };
+            let first = first_start::first(&facts, Ids::new(clock.now(), SystemEntropy.seed()));
+            let written = first_start::write_files(data, &first.files);
+            written.map_err(|why| NotStarted::Folder { path: data.to_owned(), why })?;
+            store.commit(first.set).await.map_err(|e| NotStarted::Record(e.to_string()))?;
+            Ok((keys, true))
+        }
+    }
+}
+
+/// Single-operator mode is recorded whenever a start finds it changed.
+async fn note_single_operator(store: &Sqlite, org: &OrgName, config: &Config) -> Result<(), NotStarted> {
+    const NAME: &str = "single_operator";
+    let (now_on, unreadable) = (config.switches.single_operator, |e: exeat_core::ports::Unreadable| {
+        NotStarted::Record(e.to_string())
+    });
+    let before = store.setting(org, NAME).await.map_err(unreadable)?;
+    let (was_on, version) = before.map_or((None, 0), |(v, n)| (v.as_bool(), n));
+    if was_on == Some(now_on) {
+        return Ok(());
+    }
+    let now = store.now().await.map_err(unreadable)?;
+    let mut ids = Ids::new(now, SystemEntropy.seed());
+    let mut set =
+        exeat_core::change::ChangeSet::new(exeat_core::id::ChangeId::draw(&mut ids), org.clone(), now);
+    let row = exeat_core::change::Row::Setting(NAME.into(), Value::Bool(now_on));
+    set.writes.push(exeat_core::change::Write { expected: version, row });
+    first_start::record(&mut set, Governs::Setting, NAME, None, Some(if now_on { "on" } else { "off" }));
+    store.commit(set).await.map_err(|e| NotStarted::Record(e.to_string())).map(|_| ())
+}
+
+#[derive(Deserialize)]
+struct CallbackKey {
+    kid: Kid,
+    epoch: u32,
+    state: KeyState,
+}
+
+async fn ring(store: &Sqlite, org: &OrgName, root: &Root) -> Result<Ring, NotStarted> {
+    let listed = store.setting(org, CALLBACK_KEYS).await.map_err(|e| NotStarted::Record(e.to_string()))?;
+    let listed = listed.map(|(v, _)| v).unwrap_or_default();
+    let keys: Vec<CallbackKey> = serde_json::from_value(listed)
+        .map_err(|e| NotStarted::Record(format!("setting {CALLBACK_KEYS} can't be read: {e}")))?;
+    let mut ring = Ring::new();
+    for key in keys.into_iter().filter(|k| k.state != KeyState::Retired) {
+        let derived = derive(root, Purpose::Callback, Some(org), key.epoch);
+        ring.insert(key.kid, org.clone(), Purpose::Callback, key.state, derived);
+    }
+    Ok(ring)
+}
+
+#[expect(clippy::too_many_arguments, reason = "everything comes together here, once")]
+fn assemble(
+    data: &Path,
+    config: &Config,
+    address: std::net::SocketAddr,
+    store: Arc<Sqlite>,
+    org: OrgName,
+    keys: Keys,
+    ring: Arc<Ring>,
+    clock: Arc<SystemClock>,
+) -> Result<Arc<App>, NotStarted> {
+    let runtime = Runtime::new(config.bounds.send_timeout);
+    let public_url = match config.public_url.as_str() {
+        "" => format!("http://{address}"),
+        url => url.to_owned(),
+    };
+    let transport = transport(data, config, address, &org, clock.clone())?;
+    let ports = Ports {
+        store: store.clone(),
+        transport: Arc::new(transport),
+        governors: Arc::new(judges::Policies::default()),
+        schemas: Arc::new(judges::JsonSchemas::default()),
+        flows: Arc::new(judges::Workflows::default()),
+        door: Arc::new(judges::CallbackDoor::new(Arc::clone(&ring), public_url.clone())),
+        rooms: runtime.bulkheads(),
+        bus: Arc::new(exeat_bus::Local::new()),
+        clock,
+        entropy: Arc::new(SystemEntropy),
+    };
+    let settings = Settings {
+        org,
+        public_url,
+        switches: config.switches.clone(),
+        bounds: Arc::clone(&config.bounds),
+        callback_body_bytes: config.callback_body_bytes,
+        callback_per_minute: config.callback_per_minute,
+        checkpoint_every: config.ledger.checkpoint_every,
+        checkpoint_interval: config.ledger.checkpoint_interval,
+        checkpoint_file: data.join(&config.ledger.checkpoint_file),
+    };
+    Ok(Arc::new(App {
+        ports,
+        archive: store,
+        runtime,
+        settings,
+        ring,
+        root: keys.root,
+        ledger_key: keys.ledger,
+        in_flight: exeat_server::idempotency::InFlight::default(),
+    }))
+}
+
+fn transport(
+    data: &Path,
+    config: &Config,
+    address: std::net::SocketAddr,
+    org: &OrgName,
+    clock: Arc<SystemClock>,
+) -> Result<A2a, NotStarted> {
+    let bad = |key: &str, why: String| NotStarted::Config(BadConfig::BadValue { key: key.to_owned(), why });
+    let egress = &config.egress;
+    let origins = Origins::parse(&egress.allow_origins)
+        .map_err(|(text, why)| bad("egress.allow_origins", format!("{text:?}: {why}")))?;
+    let allow = egress
+        .allow_cidrs
+        .iter()
+        .map(|c| c.parse().map_err(|e| bad("egress.allow_cidrs", format!("{c:?}: {e}"))))
+        .collect::<Result<_, _>>()?;
+    let grants = config
+        .grants
+        .iter()
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .map(|g| {
+            let handles = g.parse().map_err(|e| bad("credentials.grants", format!("{e}")))?;
+            Ok(Grant { org: org.clone(), handles, towards: Towards::Registered })
+        })
+        .collect::<Result<_, NotStarted>>()?;
+    let proxy = match egress.proxy.as_str() {
+        "" => None,
+        text => Some(text.parse().map_err(|e| bad("egress.proxy", format!("{e}")))?),
+    };
+    let resolver: Arc<dyn Resolver> = match egress.dns.as_str() {
+        "" => Arc::new(Dns::system().map_err(|e| bad("egress.dns", e.to_string()))?),
+        text => {
+            let server = text
+                .parse()
+                .map_err(|_| bad("egress.dns", format!("expected ADDRESS:PORT, got {text:?}")))?;
+            Arc::new(Dns::server(server).map_err(|e| bad("egress.dns", e.to_string()))?)
+        }
+    };
+    let settings = exeat_egress::a2a::Settings {
+        platform: Platform {
+            origins,
+            ports: egress.ports.clone(),
+            addresses: Addresses { allow, deny: Vec::new(), own: vec![address] },
+        },
+        bounds: exeat_egress::Bounds {
+            connect: egress.connect_timeout,
+            total: config.bounds.send_timeout,
+            body_bytes: egress.response_bytes,
+            ..exeat_egress::Bounds::default()
+        },
+        extra_roots: Vec::new(),
+        proxy,
+        card_ttl: egress.card_ttl,
+        card_miss_ttl: egress.card_miss_ttl,
+        payload: config.bounds.payload,
+    };
+    let credentials = Credentials::new(grants, process_environment(), data.join("credentials"));
+    let monotonic: exeat_egress::MonotonicClock = Arc::new(move || clock.monotonic());
+    A2a::new(settings, resolver, credentials, monotonic).map_err(|e| bad("egress", e.to_string()))
+}

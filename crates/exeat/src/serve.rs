@@ -1,0 +1,87 @@
+//! `exeat serve`: the gateway.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use tracing_subscriber::EnvFilter;
+
+use crate::cli;
+use crate::config::{Log, LogFormat};
+use crate::failure::{Exit, Failure, Problem};
+use crate::gateway::wire_up::{self, Gateway, NotStarted, Place};
+use crate::show::Show;
+
+/// Start the gateway
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The first start of an empty directory makes the org `main`, its keys (admin.key,
+approver.key) and exeat.toml. When it is ready, it prints `ready http://…` on stdout.
+
+Examples:
+  exeat serve --data ./exeat-data
+  exeat serve --data /var/lib/exeat --listen 127.0.0.1:0 --config /etc/exeat.toml")]
+pub(crate) struct ServeArgs {
+    /// The directory of its database, keys and configuration
+    #[arg(long, value_name = "DIR", env = "EXEAT_DATA")]
+    pub(crate) data: PathBuf,
+    /// Where to listen; 127.0.0.1:7700 unless the configuration says otherwise
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// The configuration; DIR/exeat.toml if omitted
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// How long a stopping gateway waits for what is under way.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Runs the gateway until it is told to stop.
+pub(crate) async fn run(args: ServeArgs, show: &Show) -> Result<Exit, Failure> {
+    let place = Place { data: &args.data, config: args.config.as_deref(), listen: args.listen };
+    let gateway = wire_up::open(&place).await.map_err(|e| refused(&e))?;
+    log_to_stderr(&gateway.config.log);
+    let url = format!("http://{}", gateway.address);
+    greet(&args.data, &gateway, show);
+    exeat_server::start(&gateway.app);
+    show.text(&format!("ready {url}"))?;
+    let served = exeat_server::serve(gateway.listener, Arc::clone(&gateway.app), cli::told_to_stop()).await;
+    gateway.app.runtime.stop(PATIENCE).await;
+    gateway.store.shutdown().await;
+    match served {
+        Ok(()) => Ok(Exit::Done),
+        Err(e) => Err(Failure::of(Exit::Refused, Problem::new("listener_unusable", e.to_string()))),
+    }
+}
+
+fn refused(e: &NotStarted) -> Failure {
+    Failure::of(Exit::Refused, Problem::new(e.code(), e.to_string()).next(e.next()))
+}
+
+/// What a person should know about this start; on stderr, so that stdout is for programs.
+fn greet(data: &Path, gateway: &Gateway, show: &Show) {
+    if gateway.is_first {
+        let shown = data.display();
+        show.progress(&format!("first start: made {shown}/exeat.toml, keys/, admin.key and approver.key"));
+    }
+    if gateway.config.switches.single_operator {
+        show.progress("single_operator is on: one person signs alone for registry, policy and egress mode");
+    }
+    if !gateway.config.is_loopback() && gateway.config.public_url.starts_with("http://") {
+        show.progress("callbacks will come over plain http: put TLS in front and set server.public_url");
+    }
+}
+
+fn log_to_stderr(log: &Log) {
+    use std::io::IsTerminal as _;
+    let filter = EnvFilter::try_new(&log.level).unwrap_or_else(|_| EnvFilter::new("info"));
+    let json = match log.format {
+        LogFormat::Json => true,
+        LogFormat::Text => false,
+        LogFormat::Auto => !std::io::stderr().is_terminal(),
+    };
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let _ = if json { builder.json().try_init() } else { builder.try_init() };
+}
