@@ -27,7 +27,7 @@ fn sim_every_promise_holds_whatever_fails_and_whenever() {
         return;
     }
     let seeds = std::env::var("EXEAT_SIM_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(SEEDS);
-    let next = AtomicU64::new(0);
+    let (next, longest) = (AtomicU64::new(0), AtomicU64::new(0));
     let total: Mutex<BTreeMap<String, u64>> = Mutex::default();
     let failed: Mutex<Vec<(u64, String)>> = Mutex::default();
     std::thread::scope(|scope| {
@@ -39,6 +39,8 @@ fn sim_every_promise_holds_whatever_fails_and_whenever() {
                         break;
                     }
                     let report = run(seed, Kind::Wild, false);
+                    let steps = report.tally.get("steps").copied().unwrap_or_default();
+                    longest.fetch_max(steps << 20 | seed, Ordering::Relaxed);
                     let mut total = total.lock().unwrap();
                     for (what, n) in report.tally {
                         *total.entry(what.to_owned()).or_default() += n;
@@ -54,6 +56,8 @@ fn sim_every_promise_holds_whatever_fails_and_whenever() {
         }
     });
     let total = total.into_inner().unwrap();
+    let longest = longest.into_inner();
+    println!("longest: seed {} with {} steps", longest & 0xf_ffff, longest >> 20);
     println!("{seeds} seeds: {total:#?}");
     let failed = failed.into_inner().unwrap();
     assert!(failed.is_empty(), "EXEAT_SIM_SEED=… replays: {failed:#?}");
