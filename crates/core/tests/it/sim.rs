@@ -10,6 +10,46 @@ use exeat_testkit::sim::run::{Kind, run};
 
 const SEEDS: u64 = 2_000;
 
+/// What must have happened over a run of all seeds, or its silence proves nothing.
+const FAULTS: [&str; 36] = [
+    "ambiguous, made",
+    "ambiguous, nothing made",
+    "ambiguous, too slow",
+    "answer lost, durable",
+    "answer lost, not durable",
+    "answers",
+    "approvals",
+    "bare message",
+    "calls made twice",
+    "cancels",
+    "changes of the registry",
+    "conflicts",
+    "context refused",
+    "crash after claim",
+    "crash after commit",
+    "crash before claim",
+    "crash before commit",
+    "crash before load",
+    "destinations refused",
+    "exeats run out",
+    "impossible",
+    "leases extended",
+    "leases lost",
+    "looks not found",
+    "looks that flip",
+    "looks without an answer",
+    "other interface",
+    "over budget",
+    "pushes doubled",
+    "pushes lost",
+    "pushes lying",
+    "pushes turned away",
+    "refused for good",
+    "refused, later",
+    "replies",
+    "tasks timed_out",
+];
+
 #[test]
 fn sim_work_from_role_to_agent_to_role_is_four_edges_and_ends_well() {
     let report = run(1, Kind::Plain, true);
@@ -61,4 +101,7 @@ fn sim_every_promise_holds_whatever_fails_and_whenever() {
     println!("{seeds} seeds: {total:#?}");
     let failed = failed.into_inner().unwrap();
     assert!(failed.is_empty(), "EXEAT_SIM_SEED=… replays: {failed:#?}");
+    let never: Vec<_> =
+        FAULTS.iter().filter(|f| total.get(**f).copied().unwrap_or(0) < seeds / 1_000).collect();
+    assert!(never.is_empty(), "a fault that hardly ever happens proves nothing: {never:?}");
 }

@@ -167,7 +167,7 @@ async fn cancel(shared: &Shared, cluster: &Cluster) {
             });
             match walked.await {
                 Ok(((), acts)) => {
-                    s.tally.one("tasks canceled");
+                    s.tally.one("cancel requests");
                     r.run_all(acts);
                 }
                 Err(e) => note(&s, &e),
