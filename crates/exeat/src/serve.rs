@@ -46,6 +46,7 @@ pub(crate) async fn run(args: ServeArgs, show: &Show) -> Result<Exit, Failure> {
     let url = format!("http://{}", gateway.address);
     greet(&args.data, &gateway, show);
     exeat_server::start(&gateway.app);
+    gateway.app.runtime.first_sweep().await;
     show.text(&format!("ready {url}"))?;
     let served = exeat_server::serve(gateway.listener, Arc::clone(&gateway.app), cli::told_to_stop()).await;
     gateway.app.runtime.stop(PATIENCE).await;

@@ -37,13 +37,19 @@ fn all_within(found: &[String], rooms: &[&str]) {
 #[test]
 fn only_a_store_hands_out_leases_and_claims() {
     let defined = ["core/src/gate/exeat.rs", "core/src/walk/batch.rs"];
-    all_within(&holding(&["::receipted(", ".receipt()"]), &[defined.as_slice(), &["store/", "testkit/"]].concat());
+    all_within(
+        &holding(&["::receipted(", ".receipt()"]),
+        &[defined.as_slice(), &["store/", "testkit/"]].concat(),
+    );
 }
 
 #[test]
 fn permits_are_minted_in_the_walks_and_nowhere_else() {
     // An operator's probe is a contact of its own kind, under a claim.
-    all_within(&holding(&["exeat::{Address, Claim, LookFor, cancel, look}", "gate::exeat::pass"]), &["core/src/walk"]);
+    all_within(
+        &holding(&["exeat::{Address, Claim, LookFor, cancel, look}", "gate::exeat::pass"]),
+        &["core/src/walk"],
+    );
 }
 
 #[test]

@@ -58,9 +58,9 @@ fn a_worker_asks_an_agent_goes_away_and_comes_back_with_the_reply() {
     assert_eq!(
         gateway.edges(),
         [
-            "forward key:admin -> role:writer",
-            "a2a_egress role:writer -> agent:auditor",
-            "a2a_ingress agent:auditor -> role:writer",
+            "forward coordinator -> role:writer",
+            "a2a_egress coordinator -> agent:auditor",
+            "a2a_ingress agent:auditor -> coordinator",
             "forward coordinator -> role:writer",
         ]
     );
