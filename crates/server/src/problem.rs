@@ -95,7 +95,7 @@ codes! {
     DiskFull = "disk_full", 503, "The disk is full", "Make room; nothing was lost.";
     CoordinatorOff = "coordinator_off", 503, "This server takes no tasks", "Set coordinator_enabled, or ask another server.";
     ShuttingDown = "shutting_down", 503, "The server is shutting down", "Ask again in a moment.";
-    Quarantined = "quarantined", 503, "The store is older than its checkpoints", "Somebody must look at it: `exeat doctor`.";
+    Quarantined = "quarantined", 503, "The store is older than its checkpoints", "Compare `exeat audit verify` with the checkpoints that are kept elsewhere.";
 }
 
 impl Code {

@@ -182,3 +182,37 @@ fn a_mistake_is_one_line_that_says_how_to_do_better() {
     let e = parse("agent").unwrap_err();
     assert_eq!(e.kind(), ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand);
 }
+
+#[test]
+fn every_command_that_a_hint_or_a_document_names_is_there() {
+    let mut texts = Vec::new();
+    let root = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let mut folders = vec![root.join("crates"), root.join("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let ends = path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_owned();
+            if path.is_dir() {
+                folders.push(path);
+            } else if ["rs", "md"].contains(&ends.as_str()) {
+                texts.push((path.display().to_string(), std::fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    let mut named = 0;
+    for (path, text) in texts {
+        for line in text.split("`exeat ").skip(1).filter_map(|rest| rest.split('`').next()) {
+            let mut command = Cli::command();
+            for word in line.split_whitespace() {
+                if !command.has_subcommands() || !word.starts_with(|c: char| c.is_ascii_lowercase()) {
+                    break;
+                }
+                let word = word.trim_end_matches([',', ':', ';']);
+                let found = command.find_subcommand(word).cloned();
+                command = found.unwrap_or_else(|| panic!("{path}: `exeat {line}` names no command"));
+                named += 1;
+            }
+        }
+    }
+    assert!(named > 50, "{named}");
+}

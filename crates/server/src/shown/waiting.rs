@@ -156,7 +156,7 @@ fn foreign_of<'a>(h: &'a Hop, b: &'a Bridge, registry: &Registry) -> Option<Wait
         BridgeState::Ready => (
             "retry",
             h.id.to_string(),
-            format!("It is sent by itself; see its attempts and `exeat agent probe {}`", b.agent),
+            format!("It is sent by itself; `exeat task show {}` lists its attempts.", b.task),
         ),
         BridgeState::SendUnknown { .. } => (
             "agent",
