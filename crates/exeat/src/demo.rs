@@ -41,10 +41,9 @@ pub(crate) struct DemoArgs {
 /// Runs the demo.
 pub(crate) async fn run(args: DemoArgs, show: &Show) -> Result<Exit, Failure> {
     let mut stage = Stage::set(show).await?;
-    let played = play(&args, &mut stage).await;
-    match played {
+    match play(&args, &mut stage).await {
         Ok(ended) => {
-            let well = ended["status"] == "completed" && ended["ledger"]["verified"] == true;
+            let well = at(&ended, "/status") == "completed" && at(&ended, "/ledger/verified") == true;
             show.result(&ended, |_| String::new())?;
             if !args.exit {
                 stage.invite();
@@ -68,7 +67,7 @@ async fn play(args: &DemoArgs, stage: &mut Stage) -> Result<Value, Failure> {
     let started = stage
         .exeat("admin", &["run", "invoice-check", "--text", "invoice 4711: 3 × widget at 12.50, total 37.50"])
         .await?;
-    let task = started["task_id"].as_str().unwrap_or_default().to_owned();
+    let task = at(&started, "/task_id").as_str().unwrap_or_default().to_owned();
     follow(args, stage, &task).await?;
     conclude(stage, &task).await
 }
@@ -117,7 +116,7 @@ async fn prepare(stage: &mut Stage) -> Result<(), Failure> {
             ],
         )
         .await?;
-    let key = key["key"].as_str().unwrap_or_default().to_owned();
+    let key = at(&key, "/key").as_str().unwrap_or_default().to_owned();
     stage.worker(&key, "writer", &["sed", "s/^/DRAFT /"])?;
     stage.worker(&key, "publisher", &["tr", "a-z", "A-Z"])?;
     Ok(())
@@ -131,8 +130,8 @@ async fn follow(args: &DemoArgs, stage: &mut Stage, task: &str) -> Result<(), Fa
         let Ok(Ok(Some(line))) = line else { break };
         let event: Value = serde_json::from_str(&line).unwrap_or_default();
         stage.timeline(&event);
-        if event["event"] == "approval" && event["status"] == "pending" {
-            let id = event["approval_id"].as_str().unwrap_or_default().to_owned();
+        if at(&event, "/event") == "approval" && at(&event, "/status") == "pending" {
+            let id = at(&event, "/approval_id").as_str().unwrap_or_default().to_owned();
             approve(args, stage, &id).await?;
         }
     }
@@ -142,7 +141,7 @@ async fn follow(args: &DemoArgs, stage: &mut Stage, task: &str) -> Result<(), Fa
 
 async fn approve(args: &DemoArgs, stage: &mut Stage, id: &str) -> Result<(), Failure> {
     let approval = stage.quietly("second", &["approval", "show", id]).await?;
-    let digest = approval["digest"].as_str().unwrap_or_default().to_owned();
+    let digest = at(&approval, "/digest").as_str().unwrap_or_default().to_owned();
     stage.paper(&approval);
     if !args.yes && !stage.asks("Let exactly these bytes go to this agent?").await? {
         stage.exeat("second", &["approval", "deny", id, "--reason", "not today"]).await?;
@@ -156,11 +155,11 @@ async fn conclude(stage: &mut Stage, task: &str) -> Result<Value, Failure> {
     let shown = stage.quietly("admin", &["task", "show", task]).await?;
     let verified = stage.exeat("admin", &["audit", "verify"]).await?;
     stage.ending(&shown, &verified);
-    let edges = verified["edges"].clone();
+    let edges = at(&verified, "/edges").clone();
     Ok(json!({
         "task_id": task,
-        "status": shown["status"],
-        "ledger": { "records": verified["records"], "verified": verified["verified"] },
+        "status": at(&shown, "/status"),
+        "ledger": { "records": at(&verified, "/records"), "verified": at(&verified, "/verified") },
         "edges": edges,
     }))
 }
@@ -187,6 +186,11 @@ impl Watching {
             _ => Err(failed("a process of the demo didn't start; run `exeat serve` by hand to see why")),
         }
     }
+}
+
+/// A member of an answer, by JSON pointer; null where there is none.
+fn at<'a>(value: &'a Value, pointer: &str) -> &'a Value {
+    value.pointer(pointer).unwrap_or(&Value::Null)
 }
 
 fn failed(what: &str) -> Failure {

@@ -47,6 +47,7 @@ pub(crate) async fn run(args: ServeArgs, show: &Show) -> Result<Exit, Failure> {
     let stop = cli::told_to_stop();
     greet(&args.data, &gateway, show);
     exeat_server::start(&gateway.app);
+    gateway.app.runtime.first_sweep().await;
     show.text(&format!("ready {url}"))?;
     let served = exeat_server::serve(gateway.listener, Arc::clone(&gateway.app), stop).await;
     gateway.app.runtime.stop(PATIENCE).await;

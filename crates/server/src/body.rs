@@ -110,8 +110,9 @@ impl<T: DeserializeOwned> FromRequestParts<Arc<App>> for Asked<T> {
             Ok(Query(value)) => Ok(Self(value)),
             Err(e) => {
                 let why = std::error::Error::source(&e).map_or_else(|| e.to_string(), ToString::to_string);
-                // The member's name may come first.
-                let code = if is_unknown(&why) || why.contains(": unknown field `") { Code::UnknownMember } else { Code::Invalid };
+                // The member's name stands before what is wrong with it.
+                let wrong = why.split_once(": ").map_or(why.as_str(), |(_, wrong)| wrong);
+                let code = if is_unknown(wrong) { Code::UnknownMember } else { Code::Invalid };
                 Err(Problem::new(code, sentence(&format!("the query can't be taken: {}", cut(&why)))))
             }
         }

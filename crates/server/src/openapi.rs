@@ -2,6 +2,7 @@
 //!
 //! The table is also what tests walk: a route that isn't in it, or is in it and not in the router, fails them.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use axum::Router;
@@ -395,41 +396,39 @@ fn parameters(route: &Route) -> Vec<Value> {
 
 fn operation(route: &Route) -> Value {
     let (status, media, schema) = route.answer;
-    let mut answer = json!({ "description": route.summary });
+    let mut answer = Map::new();
+    answer.insert("description".to_owned(), json!(route.summary));
     if !schema.is_empty() {
-        answer["content"] = content(media, schema);
+        answer.insert("content".to_owned(), content(media, schema));
     }
-    let scopes: Vec<_> = route.scopes.iter().map(|s| s.as_str()).collect();
-    let description = match scopes.as_slice() {
-        [] => "Needs no API key.".to_owned(),
-        some => format!("Needs a key with the scope {}.", some.join(" or ")),
-    };
-    let mut shown = json!({
-        "summary": route.summary,
-        "description": description,
-        "parameters": parameters(route),
-        "security": if scopes.is_empty() { json!([]) } else { json!([{ "key": [] }]) },
-        "responses": {
-            status.to_string(): answer,
-            "default": {
-                "description": "A problem (RFC 9457).",
-                "content": content("application/problem+json", "Problem"),
-            },
-        },
+    let problem = json!({
+        "description": "A problem (RFC 9457).",
+        "content": content("application/problem+json", "Problem"),
     });
+    let scopes: Vec<_> = route.scopes.iter().map(|s| s.as_str()).collect();
+    let (description, security) = match scopes.as_slice() {
+        [] => ("Needs no API key.".to_owned(), json!([])),
+        some => (format!("Needs a key with the scope {}.", some.join(" or ")), json!([{ "key": [] }])),
+    };
+    let mut shown = Map::new();
+    let mut say = |member: &str, value: Value| shown.insert(member.to_owned(), value);
+    say("summary", json!(route.summary));
+    say("description", json!(description));
+    say("parameters", json!(parameters(route)));
+    say("security", security);
     if let Some((media, schema)) = route.body {
-        shown["requestBody"] = json!({ "content": content(media, schema) });
+        say("requestBody", json!({ "content": content(media, schema) }));
     }
-    shown
+    say("responses", json!({ status.to_string(): answer, "default": problem }));
+    Value::Object(shown)
 }
 
 /// The whole document.
 #[must_use]
 pub fn document() -> Value {
-    let mut paths = Map::new();
+    let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
     for route in all() {
-        let path = paths.entry(route.path).or_insert_with(|| json!({}));
-        path[route.method] = operation(route);
+        paths.entry(route.path).or_default().insert(route.method.to_owned(), operation(route));
     }
     // The file is part of the program, and a test reads it.
     let mut schemas: Value = serde_json::from_str(SCHEMAS).unwrap_or_default();

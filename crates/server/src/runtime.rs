@@ -91,6 +91,7 @@ pub struct Runtime {
     tracker: TaskTracker,
     stopping: CancellationToken,
     swept: Notify,
+    first_swept: Notify,
     bulkheads: Arc<Bulkheads>,
     watchers: Watchers,
     send_timeout: Span,
@@ -108,6 +109,7 @@ impl Runtime {
             tracker: TaskTracker::new(),
             stopping: CancellationToken::new(),
             swept: Notify::new(),
+            first_swept: Notify::new(),
             bulkheads: Arc::default(),
             watchers: Watchers::default(),
             send_timeout,
@@ -164,6 +166,15 @@ impl Runtime {
         self.stopping.cancel();
         self.tracker.close();
         let _ = tokio::time::timeout(patience, self.tracker.wait()).await;
+    }
+
+    /// Waits until the sweep has run once: from then on the server does what is due.
+    pub async fn first_sweep(&self) {
+        // Listen first, then look: a sweep between the two is not missed.
+        let swept = self.first_swept.notified();
+        if self.swept_at().is_none() {
+            swept.await;
+        }
     }
 
     /// Runs acts, each on its own.
@@ -254,6 +265,7 @@ impl Runtime {
         }
         // Never 0, which stands for never.
         self.swept_at.store(ports.clock.monotonic().0.max(1), Ordering::Relaxed);
+        self.first_swept.notify_waiters();
         full
     }
 

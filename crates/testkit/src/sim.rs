@@ -6,7 +6,6 @@
 //! each commit the [`audit`] holds the promises against what became durable.
 #![expect(
     clippy::expect_used,
-    clippy::panic,
     clippy::indexing_slicing,
     reason = "a harness: what can't be stops the run, and the seed is printed"
 )]

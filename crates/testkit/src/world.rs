@@ -145,8 +145,7 @@ impl World {
         let now = self.clock.now();
         let ids: Vec<String> = inner.works.keys().cloned().collect();
         for id in ids {
-            loop {
-                let Some(w) = inner.works.get_mut(&id) else { break };
+            while let Some(w) = inner.works.get_mut(&id) {
                 if w.state == ForeignState::InputRequired && !w.plan.is_empty() && !self.chance.permille(2) {
                     break; // It waits for an answer; once in a while it goes on by itself.
                 }
@@ -254,13 +253,13 @@ impl World {
     }
 
     /// Does the work that a message asks for, or finds that it was done.
-    fn receive(&self, inner: &mut Inner, exeat: &Exeat) -> Result<String, SendOutcome> {
+    fn receive(&self, inner: &mut Inner, exeat: &Exeat) -> Result<String, Box<SendOutcome>> {
         let p = exeat.parcel();
         let message = p.message_id.to_string();
         let now = self.clock.now();
         if let Some(f) = &p.foreign {
             let plan = self.plan();
-            let gone = || SendOutcome::Refused { code: ReasonCode::SendRefused, after: None };
+            let gone = || Box::new(SendOutcome::Refused { code: ReasonCode::SendRefused, after: None });
             let w = inner.works.get_mut(&f.task).ok_or_else(gone)?;
             if w.messages.contains(&message) {
                 return Ok(w.id.clone());
@@ -397,7 +396,7 @@ impl Transport for World {
         };
         let id = match made {
             Ok(id) => id,
-            Err(outcome) => return report(outcome),
+            Err(outcome) => return report(*outcome),
         };
         if self.odds(80) {
             self.tally.one("ambiguous, made");

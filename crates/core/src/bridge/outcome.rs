@@ -229,10 +229,10 @@ impl Desk<'_> {
         let now = self.now();
         let shown = if wants == Wants::Input { Shown::InputRequired } else { Shown::AuthRequired };
         let bridge = self.bridge_mut(id)?;
-        let again = match (bridge.state, wants) {
-            (BridgeState::InputRequired, Wants::Input) | (BridgeState::AuthRequired, Wants::Auth) => true,
-            _ => false,
-        };
+        let again = matches!(
+            (bridge.state, wants),
+            (BridgeState::InputRequired, Wants::Input) | (BridgeState::AuthRequired, Wants::Auth)
+        );
         bridge.state = bridge.state.on(Event::Shown(shown))?;
         bridge.lost = 0;
         bridge.lost_since = None;

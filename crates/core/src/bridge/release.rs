@@ -135,9 +135,13 @@ impl Desk<'_> {
         let price = agent.terms.price.estimate_microusd;
         let label = hop.seen.join(&brought.label);
         let skills = &agent.posture.skills;
-        let reserved = self.bridges.get(&hop.id).is_some_and(|b| b.row.cost.reserved_microusd >= price);
-        let over =
-            !reserved && self.accounts(&agent.key).iter().any(|(a, _)| self.ctx.over_budget.contains(a));
+        let reserved = self.bridges.get(&hop.id).map_or(0, |b| b.row.cost.reserved_microusd);
+        // The task's own limit is known here, and its row is locked by its version; a new task has another id at
+        // each try, so its account can't be found in what an earlier try ran into.
+        let beyond_task = self.task.budget_left().is_some_and(|left| left.saturating_add(reserved) < price);
+        let over = reserved < price
+            && (beyond_task
+                || self.accounts(&agent.key).iter().any(|(a, _)| self.ctx.over_budget.contains(a)));
         let broken = broken
             .or_else(|| posture_rule(self.ctx.registry, agent, begun))
             .or_else(|| (!label.flows_to(&agent.posture.ceiling)).then_some(ReasonCode::LabelAboveCeiling))

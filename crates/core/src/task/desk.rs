@@ -22,7 +22,7 @@ use crate::label::Label;
 use crate::ledger::{Actor, Data, Dir, Draft, EdgeKey, SaltedDigest};
 use crate::payload::{NotAPayload, Payload, Sealed, Sha256Digest};
 use crate::registry::Registry;
-use crate::task::{Held, Hop, HopState, Question, Step, Task};
+use crate::task::{Held, Hop, HopState, Question, Step, Task, TaskStatus};
 use crate::time::Timestamp;
 use crate::workflow::Workflow;
 
@@ -359,6 +359,10 @@ impl<'a> Desk<'a> {
     fn tell_differences(&mut self) {
         let was = self.task_was.as_ref().map(|(t, _)| t);
         let mut told = Vec::new();
+        let running = TaskStatus::Running;
+        if was.is_none() {
+            told.push(("task", json!({ "status": running, "reason": null })));
+        }
         for step in &self.task.steps {
             if was.and_then(|t| t.step(&step.name)).map(|s| s.status) != Some(step.status) {
                 let to = self.flow.step(&step.name).map(|d| d.to.to_string());
@@ -387,7 +391,7 @@ impl<'a> Desk<'a> {
                 told.push(("question", self.question_event(hop, q)));
             }
         }
-        if was.map(|t| t.status) != Some(self.task.status) {
+        if was.map_or(running, |t| t.status) != self.task.status {
             told.push(("task", json!({ "status": self.task.status, "reason": self.task.reason })));
         }
         for (event, data) in told {

@@ -178,12 +178,12 @@ impl Desk<'_> {
         dropped.into_iter().try_for_each(|id| self.cancel_hop(id, ReasonCode::CanceledByRequester))
     }
 
-    /// The hop that asks this question.
+    /// The hop that asks this question for an answer.
     pub(crate) fn asking(&self, question: QuestionId) -> Result<HopId, Refusal> {
         self.task
             .hops
             .iter()
-            .find(|h| matches!(&h.state, HopState::Asking(q) if q.id == question))
+            .find(|h| matches!(&h.state, HopState::Asking(q) if q.id == question && q.wants == Wants::Input))
             .map(|h| h.id)
             .ok_or(Refusal::QuestionAnswered)
     }

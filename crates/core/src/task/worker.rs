@@ -330,9 +330,12 @@ impl Desk<'_> {
         let kind = if e.kind == EnvelopeKind::Reply { "REPLY" } else { "WORK" };
         let hops_left =
             self.task.max_hops.saturating_sub(u32::try_from(self.task.hops.len()).unwrap_or(u32::MAX));
-        let (continuation, replies) = match (&hop.wait, hop.turn) {
-            (Some(wait), 2..) => (self.payload(&wait.continuation)?.data(), self.replies_shown(wait)?),
-            _ => (Value::Null, Vec::new()),
+        // The replies as they were judged and recorded when it was resumed, not as things stand by now.
+        let (continuation, replies) = match (&hop.wait, &hop.replies) {
+            (Some(wait), Some(replies)) => {
+                (self.payload(&wait.continuation)?.data(), self.payload(replies)?.data())
+            }
+            _ => (Value::Null, json!([])),
         };
         Ok(json!({
             "lease_id": lease,

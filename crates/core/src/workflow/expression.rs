@@ -286,7 +286,8 @@ mod tests {
                 let _ = parsed.unwrap().value(&scope, &mut meter);
             }
         };
-        let thread = std::thread::Builder::new().stack_size(512 << 10).spawn(run).unwrap();
+        // Half of what a worker thread of the runtime has, in an unoptimised build.
+        let thread = std::thread::Builder::new().stack_size(1 << 20).spawn(run).unwrap();
         assert!(thread.join().is_ok());
     }
 

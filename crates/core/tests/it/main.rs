@@ -1,4 +1,5 @@
 //! The walks over the record in memory: simulated, and counted.
 #![cfg(test)]
 
+mod calls;
 mod sim;

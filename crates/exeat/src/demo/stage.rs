@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 use tokio::process::{Child, Command};
 
-use super::{Watching, failed, piped};
+use super::{Watching, at, failed, piped};
 use crate::failure::{Exit, Failure, Problem};
 use crate::show::Show;
 
@@ -133,35 +133,36 @@ impl Stage {
 
     /// One event, on one line.
     pub(super) fn timeline(&self, event: &Value) {
-        let at = event["at"].as_str().and_then(|t| t.get(11..23)).unwrap_or("");
-        let word = |k: &str| event[k].as_str().unwrap_or("").to_owned();
-        let said = match event["event"].as_str().unwrap_or("") {
+        let clock = at(event, "/at").as_str().and_then(|t| t.get(11..23)).unwrap_or("");
+        let word = |k: &str| at(event, &format!("/{k}")).as_str().unwrap_or("").to_owned();
+        let said = match at(event, "/event").as_str().unwrap_or("") {
             "step" => format!("step {:<9} {:<20} {}", word("step"), word("status"), word("to")),
             "hop" => format!(
                 "hop  {:<9} {:<20} turn {} attempt {}",
                 word("step"),
                 word("state"),
-                event["turn"],
-                event["attempt"]
+                at(event, "/turn"),
+                at(event, "/attempt")
             ),
-            "approval" => format!("approval       {:<20} needs {}", word("status"), event["roles"]),
-            "cost" => format!("cost           {:<20} {} µ$", word("entry"), event["amount_microusd"]),
+            "approval" => format!("approval       {:<20} needs {}", word("status"), at(event, "/roles")),
+            "cost" => format!("cost           {:<20} {} µ$", word("entry"), at(event, "/amount_microusd")),
             "task" => format!("task           {}", word("status")),
             other => other.to_owned(),
         };
-        self.show.progress(&format!("  {at}  {said}"));
+        self.show.progress(&format!("  {clock}  {said}"));
     }
 
     /// What an approver sees: whereto, and the exact bytes.
     pub(super) fn paper(&self, approval: &Value) {
-        let text = |k: &str| approval[k].as_str().unwrap_or("").to_owned();
+        let text = |k: &str| at(approval, &format!("/{k}")).as_str().unwrap_or("").to_owned();
         self.show.progress("\n  ┌ A person must decide. These are the bytes:");
         self.show.progress(&format!("  │ to      {} at {}", text("to"), text("origin")));
         self.show.progress(&format!(
             "  │ label   {}   price {} µ$",
-            approval["label"], approval["price_microusd"]
+            at(approval, "/label"),
+            at(approval, "/price_microusd")
         ));
-        self.show.progress(&format!("  │ content {}", text("content").escape_debug()));
+        self.show.progress(&format!("  │ content {}", text("content")));
         self.show.progress(&format!("  └ digest  {}\n", text("digest")));
     }
 
@@ -184,15 +185,14 @@ impl Stage {
 
     /// What came of it.
     pub(super) fn ending(&self, task: &Value, verified: &Value) {
-        self.show.progress(&format!(
-            "\n  output   {}",
-            task["output"]["text"].as_str().unwrap_or("(none)").escape_debug()
-        ));
-        self.show.progress(&format!("  cost     {} µ$ settled", task["cost_microusd"]));
-        let word = if verified["verified"] == true { "verified" } else { "NOT VERIFIED" };
+        self.show
+            .progress(&format!("\n  output   {}", at(task, "/output/text").as_str().unwrap_or("(none)")));
+        self.show.progress(&format!("  cost     {} µ$ settled", at(task, "/cost_microusd")));
+        let word = if at(verified, "/verified") == true { "verified" } else { "NOT VERIFIED" };
         self.show.progress(&format!(
             "  ledger   {word}: {} records, {} edges",
-            verified["records"], verified["edges"]
+            at(verified, "/records"),
+            at(verified, "/edges")
         ));
     }
 

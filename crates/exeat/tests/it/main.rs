@@ -3,7 +3,10 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod commands;
+mod e2e;
 mod exeat;
+mod licences;
+mod requirements;
 mod server;
 mod terminal;
 mod waiting;

@@ -41,6 +41,7 @@ pub(super) async fn snapshot(
     for row in &rows {
         parts.take(row)?;
     }
+    parts.sort();
     let Some(task) = parts.task else { return Ok(None) };
     Ok(Some(Snapshot {
         now: now(),
@@ -92,6 +93,14 @@ struct Parts {
 }
 
 impl Parts {
+    fn sort(&mut self) {
+        self.bridges.sort_by_key(|(b, _)| b.hop);
+        self.envelopes.sort_by_key(|(e, _)| e.id);
+        self.approvals.sort_by_key(|(a, _)| a.id);
+        self.cancels.sort_by(|(a, _), (b, _)| (a.hop, &a.foreign_task).cmp(&(b.hop, &b.foreign_task)));
+        self.inbox.sort_by_key(|(i, _)| (i.at, i.id));
+    }
+
     fn take(&mut self, row: &SqliteRow) -> Result<(), Unreadable> {
         let part: i64 = get(row, "snapshot", "part", 0)?;
         let key: &str = get(row, "snapshot", "key", 1)?;

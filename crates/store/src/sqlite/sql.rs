@@ -23,12 +23,12 @@ pub(super) const RAISE_INCARNATION: &str = "
     ON CONFLICT (org_id, name) DO UPDATE SET version = version + 1, value = CAST(value AS INTEGER) + 1
     RETURNING CAST(value AS INTEGER)";
 pub(super) const VOID_CLAIMS: [&str; 6] = [
-    "UPDATE task SET claimed_until = 0 WHERE org_id = ?1 AND claimed_until > 0",
-    "UPDATE a2a_bridge SET claimed_until = 0 WHERE org_id = ?1 AND claimed_until > 0",
-    "UPDATE envelope SET claimed_until = 0 WHERE org_id = ?1 AND claimed_until > 0",
-    "UPDATE approval SET claimed_until = 0 WHERE org_id = ?1 AND claimed_until > 0",
-    "UPDATE inbox SET claimed_until = 0 WHERE org_id = ?1 AND claimed_until > 0",
-    "UPDATE cancel_intent SET claimed_until = 0 WHERE org_id = ?1 AND claimed_until > 0",
+    "UPDATE task INDEXED BY task_claimed SET claimed_until = 0 WHERE org_id = ?1 AND claimed_until > 0",
+    "UPDATE a2a_bridge INDEXED BY a2a_bridge_claimed SET claimed_until = 0 WHERE org_id = ?1 AND claimed_until > 0",
+    "UPDATE envelope INDEXED BY envelope_claimed SET claimed_until = 0 WHERE org_id = ?1 AND claimed_until > 0",
+    "UPDATE approval INDEXED BY approval_claimed SET claimed_until = 0 WHERE org_id = ?1 AND claimed_until > 0",
+    "UPDATE inbox INDEXED BY inbox_claimed SET claimed_until = 0 WHERE org_id = ?1 AND claimed_until > 0",
+    "UPDATE cancel_intent INDEXED BY cancel_intent_claimed SET claimed_until = 0 WHERE org_id = ?1 AND claimed_until > 0",
 ];
 pub(super) const FORGET_SILENT: &str = "DELETE FROM silent_change WHERE org_id = ?1 AND at < ?2";
 
@@ -269,42 +269,42 @@ pub(super) const PUT_CHECKPOINT: &str = "
 
 pub(super) const CLAIM_TASK: &str = "
     UPDATE task SET claimed_until = ?3, fence = fence + 1 WHERE rowid IN (
-        SELECT rowid FROM task WHERE org_id = ?1 AND due_at IS NOT NULL AND wake_at <= ?2
+        SELECT rowid FROM task INDEXED BY task_due WHERE org_id = ?1 AND due_at IS NOT NULL AND wake_at <= ?2
         ORDER BY wake_at LIMIT ?4)
     RETURNING id, '', fence, due_at";
 pub(super) const CLAIM_BRIDGE: &str = "
     UPDATE a2a_bridge SET claimed_until = ?3, fence = fence + 1 WHERE rowid IN (
-        SELECT rowid FROM a2a_bridge WHERE org_id = ?1 AND due_at IS NOT NULL AND wake_at <= ?2
+        SELECT rowid FROM a2a_bridge INDEXED BY a2a_bridge_due WHERE org_id = ?1 AND due_at IS NOT NULL AND wake_at <= ?2
         ORDER BY wake_at LIMIT ?4)
     RETURNING id, '', fence, due_at";
 pub(super) const CLAIM_ENVELOPE: &str = "
     UPDATE envelope SET claimed_until = ?3, fence = fence + 1 WHERE rowid IN (
-        SELECT rowid FROM envelope WHERE org_id = ?1 AND due_at IS NOT NULL AND wake_at <= ?2
+        SELECT rowid FROM envelope INDEXED BY envelope_due WHERE org_id = ?1 AND due_at IS NOT NULL AND wake_at <= ?2
         ORDER BY wake_at LIMIT ?4)
     RETURNING id, '', fence, due_at";
 pub(super) const CLAIM_APPROVAL: &str = "
     UPDATE approval SET claimed_until = ?3, fence = fence + 1 WHERE rowid IN (
-        SELECT rowid FROM approval WHERE org_id = ?1 AND due_at IS NOT NULL AND wake_at <= ?2
+        SELECT rowid FROM approval INDEXED BY approval_due WHERE org_id = ?1 AND due_at IS NOT NULL AND wake_at <= ?2
         ORDER BY wake_at LIMIT ?4)
     RETURNING id, '', fence, due_at";
 pub(super) const CLAIM_INBOX: &str = "
     UPDATE inbox SET claimed_until = ?3, fence = fence + 1 WHERE rowid IN (
-        SELECT rowid FROM inbox WHERE org_id = ?1 AND due_at IS NOT NULL AND wake_at <= ?2
+        SELECT rowid FROM inbox INDEXED BY inbox_due WHERE org_id = ?1 AND due_at IS NOT NULL AND wake_at <= ?2
         ORDER BY wake_at LIMIT ?4)
     RETURNING id, hop_id, fence, due_at";
 pub(super) const CLAIM_CANCEL: &str = "
     UPDATE cancel_intent SET claimed_until = ?3, fence = fence + 1 WHERE rowid IN (
-        SELECT rowid FROM cancel_intent WHERE org_id = ?1 AND due_at IS NOT NULL AND wake_at <= ?2
+        SELECT rowid FROM cancel_intent INDEXED BY cancel_intent_due WHERE org_id = ?1 AND due_at IS NOT NULL AND wake_at <= ?2
         ORDER BY wake_at LIMIT ?4)
     RETURNING hop_id, foreign_task, fence, due_at";
 pub(super) const NEXT_DUE: &str = "
     SELECT min(w) FROM (
-        SELECT (SELECT wake_at FROM task WHERE org_id = ?1 AND due_at IS NOT NULL ORDER BY wake_at LIMIT 1) AS w
-        UNION ALL SELECT (SELECT wake_at FROM a2a_bridge WHERE org_id = ?1 AND due_at IS NOT NULL ORDER BY wake_at LIMIT 1)
-        UNION ALL SELECT (SELECT wake_at FROM envelope WHERE org_id = ?1 AND due_at IS NOT NULL ORDER BY wake_at LIMIT 1)
-        UNION ALL SELECT (SELECT wake_at FROM approval WHERE org_id = ?1 AND due_at IS NOT NULL ORDER BY wake_at LIMIT 1)
-        UNION ALL SELECT (SELECT wake_at FROM inbox WHERE org_id = ?1 AND due_at IS NOT NULL ORDER BY wake_at LIMIT 1)
-        UNION ALL SELECT (SELECT wake_at FROM cancel_intent WHERE org_id = ?1 AND due_at IS NOT NULL ORDER BY wake_at LIMIT 1))";
+        SELECT (SELECT wake_at FROM task INDEXED BY task_due WHERE org_id = ?1 AND due_at IS NOT NULL ORDER BY wake_at LIMIT 1) AS w
+        UNION ALL SELECT (SELECT wake_at FROM a2a_bridge INDEXED BY a2a_bridge_due WHERE org_id = ?1 AND due_at IS NOT NULL ORDER BY wake_at LIMIT 1)
+        UNION ALL SELECT (SELECT wake_at FROM envelope INDEXED BY envelope_due WHERE org_id = ?1 AND due_at IS NOT NULL ORDER BY wake_at LIMIT 1)
+        UNION ALL SELECT (SELECT wake_at FROM approval INDEXED BY approval_due WHERE org_id = ?1 AND due_at IS NOT NULL ORDER BY wake_at LIMIT 1)
+        UNION ALL SELECT (SELECT wake_at FROM inbox INDEXED BY inbox_due WHERE org_id = ?1 AND due_at IS NOT NULL ORDER BY wake_at LIMIT 1)
+        UNION ALL SELECT (SELECT wake_at FROM cancel_intent INDEXED BY cancel_intent_due WHERE org_id = ?1 AND due_at IS NOT NULL ORDER BY wake_at LIMIT 1))";
 
 // -- finding and loading a task ------------------------------------------------------------------
 
@@ -317,24 +317,26 @@ pub(super) const ENVELOPE_OF_LEASE: &str = "
     WHERE l.org_id = ?1 AND l.lease_id = ?2";
 
 /// `?2` the task, `?3` an envelope and `?4` an approval that are wanted whatever their state. One
-/// statement, so that all of it is as of one moment. Columns: which part, key, version, text, two blobs.
+/// statement, so that all of it is as of one moment; unordered, lest an order picks the wrong index.
+/// Columns: which part, key, version, text, two blobs.
 pub(super) const LOAD: &str = "
     SELECT 0 AS part, id, version, doc, NULL AS salt, NULL AS bytes FROM task WHERE org_id = ?1 AND id = ?2
     UNION ALL SELECT 1, w.name, w.version, w.doc, NULL, NULL FROM task AS t
         CROSS JOIN workflow AS w ON w.org_id = ?1 AND w.name = t.workflow_name AND w.workflow_version = t.workflow_version
         WHERE t.org_id = ?1 AND t.id = ?2
-    UNION ALL SELECT * FROM (SELECT 2, id, version, doc, NULL, NULL FROM a2a_bridge
-        WHERE org_id = ?1 AND internal_task_id = ?2 ORDER BY id)
-    UNION ALL SELECT * FROM (SELECT 3, id, version, doc, NULL, NULL FROM envelope
-        WHERE org_id = ?1 AND task_id = ?2 AND (state IN ('ready', 'leased') OR id = ?3) ORDER BY id)
-    UNION ALL SELECT * FROM (SELECT 4, id, version, doc, NULL, NULL FROM approval
-        WHERE org_id = ?1 AND task_id = ?2 AND (status = 'pending' OR id = ?4) ORDER BY id)
-    UNION ALL SELECT * FROM (SELECT 5, hop_id, version, doc, NULL, NULL FROM cancel_intent
-        WHERE org_id = ?1 AND task_id = ?2 AND due_at IS NOT NULL ORDER BY hop_id, foreign_task)
-    UNION ALL SELECT * FROM (SELECT 6, i.id, i.version, i.doc, NULL, NULL FROM hop AS h
-        CROSS JOIN inbox AS i ON i.org_id = ?1 AND i.hop_id = h.id AND i.due_at IS NOT NULL
-        WHERE h.org_id = ?1 AND h.task_id = ?2 ORDER BY i.at, i.id)
-    UNION ALL SELECT 7, id, version, NULL, salt, bytes FROM payload WHERE org_id = ?1 AND task_id = ?2";
+    UNION ALL SELECT 2, id, version, doc, NULL, NULL FROM a2a_bridge INDEXED BY a2a_bridge_task
+        WHERE org_id = ?1 AND internal_task_id = ?2
+    UNION ALL SELECT 3, id, version, doc, NULL, NULL FROM envelope INDEXED BY envelope_task
+        WHERE org_id = ?1 AND task_id = ?2 AND (state IN ('ready', 'leased') OR id = ?3)
+    UNION ALL SELECT 4, id, version, doc, NULL, NULL FROM approval INDEXED BY approval_task
+        WHERE org_id = ?1 AND task_id = ?2 AND (status = 'pending' OR id = ?4)
+    UNION ALL SELECT 5, hop_id, version, doc, NULL, NULL FROM cancel_intent INDEXED BY cancel_intent_task
+        WHERE org_id = ?1 AND task_id = ?2 AND due_at IS NOT NULL
+    UNION ALL SELECT 6, i.id, i.version, i.doc, NULL, NULL FROM hop AS h INDEXED BY hop_task
+        CROSS JOIN inbox AS i INDEXED BY inbox_open ON i.org_id = ?1 AND i.hop_id = h.id AND i.due_at IS NOT NULL
+        WHERE h.org_id = ?1 AND h.task_id = ?2
+    UNION ALL SELECT 7, id, version, NULL, salt, bytes FROM payload INDEXED BY payload_task
+        WHERE org_id = ?1 AND task_id = ?2";
 
 /// Everything that an org's registry is built from, as of one moment.
 pub(super) const REGISTRY: &str = "
@@ -352,7 +354,8 @@ pub(super) const DOOR: &str = "
     LEFT JOIN a2a_bridge AS b ON b.org_id = r.org_id AND b.id = r.hop_id
     WHERE r.org_id = ?1 AND r.callback_id = ?2";
 pub(super) const READY: &str = "
-    SELECT created_at, id FROM envelope WHERE org_id = ?1 AND to_endpoint = ?2 AND state = 'ready'
+    SELECT created_at, id FROM envelope INDEXED BY envelope_ready
+    WHERE org_id = ?1 AND to_endpoint = ?2 AND state = 'ready'
     ORDER BY created_at, id LIMIT ?3";
 pub(super) const SETTLED: &str = "
     SELECT EXISTS (SELECT 1 FROM ledger WHERE org_id = ?1 AND change_id = ?2)
@@ -364,22 +367,23 @@ pub(super) const TASKS: &str = "
     SELECT id, doc FROM task WHERE org_id = ?1 AND id < ?2 AND (?4 IS NULL OR due_at < ?4)
     ORDER BY id DESC LIMIT ?3";
 pub(super) const TASKS_BY_STATUS: &str = "
-    SELECT id, doc FROM task WHERE org_id = ?1 AND status = ?5 AND id < ?2 AND (?4 IS NULL OR due_at < ?4)
+    SELECT id, doc FROM task INDEXED BY task_status WHERE org_id = ?1 AND status = ?5 AND id < ?2 AND (?4 IS NULL OR due_at < ?4)
         AND (?6 IS NULL OR workflow_name = ?6)
     ORDER BY id DESC LIMIT ?3";
 pub(super) const TASKS_BY_WORKFLOW: &str = "
-    SELECT id, doc FROM task WHERE org_id = ?1 AND workflow_name = ?5 AND id < ?2
+    SELECT id, doc FROM task INDEXED BY task_workflow WHERE org_id = ?1 AND workflow_name = ?5 AND id < ?2
         AND (?4 IS NULL OR due_at < ?4)
     ORDER BY id DESC LIMIT ?3";
 pub(super) const TASKS_BY_AGENT: &str = "
-    SELECT t.id, t.doc FROM hop AS h CROSS JOIN task AS t ON t.org_id = ?1 AND t.id = h.task_id
+    SELECT t.id, t.doc FROM hop AS h INDEXED BY hop_endpoint
+        CROSS JOIN task AS t ON t.org_id = ?1 AND t.id = h.task_id
     WHERE h.org_id = ?1 AND h.to_endpoint = ?5 AND h.task_id < ?2 AND (?4 IS NULL OR t.due_at < ?4)
         AND (?6 IS NULL OR t.status = ?6) AND (?7 IS NULL OR t.workflow_name = ?7)
     GROUP BY h.task_id ORDER BY h.task_id DESC LIMIT ?3";
 pub(super) const APPROVALS: &str = "
     SELECT id, doc FROM approval WHERE org_id = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3";
 pub(super) const APPROVALS_BY_STATUS: &str = "
-    SELECT id, doc FROM approval WHERE org_id = ?1 AND status = ?4 AND id < ?2 ORDER BY id DESC LIMIT ?3";
+    SELECT id, doc FROM approval INDEXED BY approval_status WHERE org_id = ?1 AND status = ?4 AND id < ?2 ORDER BY id DESC LIMIT ?3";
 pub(super) const DEAD_LETTERS: &str = "
     SELECT id, doc FROM dead_letter WHERE org_id = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3";
 
@@ -405,7 +409,7 @@ pub(super) const HEAD: &str = "SELECT size, hash FROM ledger_head WHERE org_id =
 pub(super) const RECORDS: &str = "
     SELECT seq, bytes, hash FROM ledger WHERE org_id = ?1 AND seq >= ?2 ORDER BY seq LIMIT ?3";
 pub(super) const RECORDS_OF: &str = "
-    SELECT seq, bytes, hash FROM ledger WHERE org_id = ?1 AND task_id = ?2 ORDER BY seq";
+    SELECT seq, bytes, hash FROM ledger INDEXED BY ledger_task WHERE org_id = ?1 AND task_id = ?2 ORDER BY seq";
 pub(super) const SETTING: &str = "SELECT value, version FROM setting WHERE org_id = ?1 AND name = ?2";
 pub(super) const CHECKPOINT: &str = "
     SELECT note FROM checkpoint WHERE org_id = ?1 ORDER BY size DESC LIMIT 1";

@@ -61,15 +61,20 @@ async fn among_a_hundred_thousand_rows_every_question_is_an_index_search() {
     let (_store, mut conn) = fresh(dir.path()).await;
     sqlx::raw_sql(MANY).execute(&mut conn).await.unwrap();
     let mut bad = Vec::new();
-    for statement in statements().into_iter().filter(|s| !WHOLE.contains(s)) {
-        let explain = format!("EXPLAIN QUERY PLAN {statement}");
-        for row in conn.fetch_all(AssertSqlSafe(explain)).await.unwrap() {
-            let step: String = row.get("detail");
-            let sort = step.contains("TEMP B-TREE FOR ORDER BY") && DUE.iter().any(|d| statement.contains(d));
-            if is_scan(&step) || sort {
-                bad.push(format!("{step}\nin {statement}"));
+    // As a store is that nobody ever analysed, and as one is that somebody did.
+    for _ in 0..2 {
+        for statement in statements().into_iter().filter(|s| !WHOLE.contains(s)) {
+            let explain = format!("EXPLAIN QUERY PLAN {statement}");
+            for row in conn.fetch_all(AssertSqlSafe(explain)).await.unwrap() {
+                let step: String = row.get("detail");
+                let sort =
+                    step.contains("TEMP B-TREE FOR ORDER BY") && DUE.iter().any(|d| statement.contains(d));
+                if is_scan(&step) || is_whole_org(&step) || sort {
+                    bad.push(format!("{step}\nin {statement}"));
+                }
             }
         }
+        sqlx::raw_sql("ANALYZE").execute(&mut conn).await.unwrap();
     }
     assert!(bad.is_empty(), "{}", bad.join("\n\n"));
 }
@@ -79,8 +84,23 @@ const DUE: [&str; 3] = ["wake_at", "state = 'ready'", "DESC LIMIT"];
 /// A walk over a table, other than over the arrays that we bring along or over what a search found.
 fn is_scan(step: &str) -> bool {
     let Some(what) = step.strip_prefix("SCAN ") else { return false };
-    let ours = ["j ", "json_each", "(", "h", "CONSTANT", "store"];
+    let ours = ["j ", "json_each", "(", "CONSTANT", "store"];
     !ours.iter().any(|o| what == *o || what.starts_with(o))
+}
+
+/// A search by the org alone, which is all rows: fine where an org has one, where the index holds only what
+/// waits, or where the first one is all that is asked for.
+fn is_whole_org(step: &str) -> bool {
+    let few = [
+        "SEARCH t USING PRIMARY KEY (org_id=?)",
+        "SEARCH registry ",
+        "SEARCH egress_mode ",
+        "SEARCH ledger_head ",
+        "SEARCH checkpoint ",
+        "_due (",
+        "_claimed (",
+    ];
+    step.ends_with("(org_id=?)") && !few.iter().any(|f| step.contains(f))
 }
 
 const MANY: &str = "
@@ -90,5 +110,4 @@ const MANY: &str = "
     WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000)
     INSERT INTO envelope (org_id, id, version, task_id, to_endpoint, state, created_at, doc)
         SELECT 'main', printf('%036d', i), 1, printf('%036d', i), 'role:r' || i % 7,
-               CASE WHEN i % 50 = 0 THEN 'ready' ELSE 'settled' END, i, '{}' FROM n;
-    ANALYZE;";
+               CASE WHEN i % 50 = 0 THEN 'ready' ELSE 'settled' END, i, '{}' FROM n;";

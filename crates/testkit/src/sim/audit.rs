@@ -186,10 +186,10 @@ impl Audit {
         u64::try_from(self.seen().verdicts.len()).unwrap_or(u64::MAX)
     }
 
-    /// Tasks that were started.
+    /// Asks something of each task that was started.
     #[must_use]
-    pub fn tasks(&self) -> Vec<Task> {
-        self.seen().tasks.values().cloned().collect()
+    pub fn of_tasks<T>(&self, ask: impl Fn(&Task) -> Vec<T>) -> Vec<T> {
+        self.seen().tasks.values().flat_map(ask).collect()
     }
 }
 

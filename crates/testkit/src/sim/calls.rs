@@ -9,9 +9,10 @@ use exeat_core::change::DueKind;
 use exeat_core::endpoint::Endpoint;
 use exeat_core::gate::exeat::PushTarget;
 use exeat_core::id::{AgentKey, CallbackId, EnvelopeId, OrgName};
-use exeat_core::ports::{Bus, Clock as _};
+use exeat_core::ports::{Bus, Clock as _, Store};
 use exeat_core::registry::Registry;
 use exeat_core::time::{Span, Timestamp};
+use exeat_core::transport::Transport;
 use exeat_core::walk::{Act, Ports, PushDoor, Rooms, Stopped, relay, send, sweep};
 use futures::channel::oneshot;
 
@@ -53,6 +54,23 @@ impl Rooms for Crowded {
     }
 }
 
+/// Ports on the simulated world, over a store and a transport.
+#[must_use]
+pub fn ports(shared: &Shared, store: Arc<dyn Store>, transport: Arc<dyn Transport>) -> Ports {
+    Ports {
+        store,
+        transport,
+        governors: Arc::new(Tables),
+        schemas: Arc::new(Required),
+        flows: Arc::new(ReadOnce),
+        door: Arc::new(Door),
+        rooms: Arc::new(Crowded(shared.clone())),
+        bus: Arc::new(Deaf),
+        clock: Arc::new(shared.clock.clone()),
+        entropy: Arc::clone(&shared.chance) as Arc<dyn exeat_core::ports::Entropy>,
+    }
+}
+
 /// One run of a replica.
 #[derive(Clone)]
 pub struct Replica {
@@ -71,18 +89,8 @@ impl Replica {
     #[must_use]
     pub fn start(shared: &Shared, world: &World, spawner: &Spawner, run: u32) -> Self {
         let stopped = Arc::new(AtomicBool::new(false));
-        let ports = Ports {
-            store: Arc::new(Faulty::new(shared.clone(), Arc::clone(&stopped))),
-            transport: Arc::new(world.clone()),
-            governors: Arc::new(Tables),
-            schemas: Arc::new(Required),
-            flows: Arc::new(ReadOnce),
-            door: Arc::new(Door),
-            rooms: Arc::new(Crowded(shared.clone())),
-            bus: Arc::new(Deaf),
-            clock: Arc::new(shared.clock.clone()),
-            entropy: Arc::clone(&shared.chance) as Arc<dyn exeat_core::ports::Entropy>,
-        };
+        let store = Arc::new(Faulty::new(shared.clone(), Arc::clone(&stopped)));
+        let ports = ports(shared, store, Arc::new(world.clone()));
         let replica = Self { ports, run, stopped, shared: shared.clone(), spawner: spawner.clone() };
         let own = replica.clone();
         replica.spawner.spawn(Owner::Replica(run), async move { own.sweep().await });

@@ -19,6 +19,23 @@ use crate::sim::faulty::Shared;
 use crate::sim::setting::{self, label, name, org, person};
 use crate::world::World;
 
+/// A task of a workflow.
+#[must_use]
+pub fn new_task(flow: &str) -> NewTask {
+    NewTask {
+        org: org().clone(),
+        workflow: Some(name(&format!("{flow}@1"))),
+        flow: setting::flow(flow),
+        requester: person("boss", &["ops", "legal"]).facts(),
+        input: Payload::of_data(json!({ "n": 1 })),
+        label: label("internal"),
+        tainted: false,
+        deadline: None,
+        budget_microusd: None,
+        continues: None,
+    }
+}
+
 /// Starts a task of a workflow, until that is known to be durable.
 pub async fn begin(shared: Shared, cluster: Cluster, flow: &'static str, budget: Option<u64>) {
     shared.tally.one("tasks");
@@ -30,18 +47,8 @@ pub async fn begin(shared: Shared, cluster: Cluster, flow: &'static str, budget:
                 let registry = r.ports.store.registry(org()).await?;
                 let now = r.ports.store.now().await?;
                 let governor = r.ports.governors.of(&registry);
-                let new = NewTask {
-                    org: org().clone(),
-                    workflow: Some(name(&format!("{flow}@1"))),
-                    flow: setting::flow(flow),
-                    requester: person("boss", &["ops", "legal"]).facts(),
-                    input: Payload::of_data(json!({ "n": 1 })),
-                    label: label("internal"),
-                    tainted: false,
-                    deadline: s.chance.permille(100).then(|| Span::of_secs(100)),
-                    budget_microusd: budget,
-                    continues: None,
-                };
+                let deadline = s.chance.permille(100).then(|| Span::of_secs(100));
+                let new = NewTask { deadline, budget_microusd: budget, ..new_task(flow) };
                 let started =
                     r.ports.decide(&registry, governor.as_ref(), now, &over, |c, i: Ids| start(c, i, new));
                 match r.ports.commit(started?.1).await? {
@@ -118,15 +125,13 @@ async fn approve(shared: &Shared, cluster: &Cluster) {
 }
 
 async fn answer(shared: &Shared, cluster: &Cluster) {
-    let tasks: Vec<_> = shared.audit.tasks();
-    let mut open = Vec::new();
-    for h in tasks.iter().flat_map(|t| &t.hops).filter(|h| h.owner == HopOwner::Step) {
-        if let HopState::Asking(q) = &h.state
-            && q.wants == Wants::Input
-        {
-            open.push((h.id, q.id));
-        }
-    }
+    let open = shared.audit.of_tasks(|t| {
+        let asking = t.hops.iter().filter(|h| h.owner == HopOwner::Step).filter_map(|h| match &h.state {
+            HopState::Asking(q) if q.wants == Wants::Input => Some((h.id, q.id)),
+            _ => None,
+        });
+        asking.collect()
+    });
     if open.is_empty() {
         return;
     }
@@ -149,8 +154,7 @@ async fn answer(shared: &Shared, cluster: &Cluster) {
 }
 
 async fn cancel(shared: &Shared, cluster: &Cluster) {
-    let open: Vec<_> =
-        shared.audit.tasks().into_iter().filter(|t| !t.status.is_ended()).map(|t| t.id).collect();
+    let open = shared.audit.of_tasks(|t| if t.status.is_ended() { Vec::new() } else { vec![t.id] });
     if open.is_empty() {
         return;
     }
@@ -163,7 +167,7 @@ async fn cancel(shared: &Shared, cluster: &Cluster) {
             });
             match walked.await {
                 Ok(((), acts)) => {
-                    s.tally.one("tasks canceled");
+                    s.tally.one("cancel requests");
                     r.run_all(acts);
                 }
                 Err(e) => note(&s, &e),
@@ -203,7 +207,7 @@ pub async fn carry(shared: Shared, cluster: Cluster, world: World) {
                 world.post(crate::world::OnTheWay { at: mail.at + Span::of_secs(5), again: false, ..mail });
             }
         }
-        shared.clock.sleep(Span::of_millis(250)).await;
+        shared.clock.sleep(Span::of_millis(700)).await;
     }
 }
 

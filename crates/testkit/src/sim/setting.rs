@@ -234,7 +234,9 @@ pub async fn govern(shared: &Shared, rows: Vec<(u64, Row)>) -> Result<Receipt, R
     shared.memory.commit(set).await
 }
 
-fn policy(version: u32, table: Table) -> Row {
+/// One version of the policy.
+#[must_use]
+pub fn policy(version: u32, table: Table) -> Row {
     Row::Policy(PolicyRow { version, source: table.text(), at: Timestamp::EPOCH, by: None })
 }
 

@@ -1,6 +1,8 @@
 //! How an agent wants to be authenticated to, as its card says. Only names and kinds: which secret goes where
 //! is the registry's word, and an address in here (a token endpoint, say) is never dialled.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
 use crate::json::Look as _;
@@ -91,7 +93,9 @@ pub(super) fn schemes(card: &Map<String, Value>) -> Vec<SecurityScheme> {
         name: s.to_owned(),
         kind: SchemeKind::Http { scheme: s.to_ascii_lowercase() },
     });
-    named.chain(oldest).collect()
+    let mut all: Vec<SecurityScheme> = named.chain(oldest).collect();
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all
 }
 
 /// The card's requirements: `[{"schemes":{"a":{…}}}]` in 1.0, `[{"a":[…]}]` before.
@@ -101,6 +105,9 @@ pub(super) fn requirements(card: &Map<String, Value>) -> Vec<Vec<String>> {
     listed
         .iter()
         .filter_map(Value::as_object)
-        .map(|r| r.object("schemes").unwrap_or(r).keys().cloned().collect())
+        .map(|r| {
+            let names: BTreeSet<&String> = r.object("schemes").unwrap_or(r).keys().collect();
+            names.into_iter().cloned().collect()
+        })
         .collect()
 }

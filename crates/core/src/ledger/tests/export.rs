@@ -36,7 +36,8 @@ fn a_good_export_verifies_and_says_what_is_in_it() {
         }
     );
     let json = serde_json::to_value(&found).unwrap();
-    let names: Vec<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
+    let mut names: Vec<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
+    names.sort_unstable();
     assert_eq!(
         names,
         ["verified", "records", "head", "checkpoint", "first_bad", "edges", "costs_balanced"]

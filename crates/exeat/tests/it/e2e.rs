@@ -1,0 +1,13 @@
+//! The real binary end to end: a server, foreign agents and workers as processes of their own on loopback, and
+//! everything that a person does done by the commands that a person types.
+
+mod approvals;
+mod chain;
+mod doors;
+mod first_steps;
+mod foreign_peers;
+mod nothing_leaves;
+mod outcomes;
+mod push_and_sweep;
+mod rig;
+mod turns;
