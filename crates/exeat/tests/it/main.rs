@@ -5,6 +5,7 @@
 mod commands;
 mod e2e;
 mod exeat;
+mod hard;
 mod licences;
 mod requirements;
 mod server;
