@@ -132,15 +132,12 @@ fn files_with(folder: &Path, words: &[String]) -> Vec<String> {
             found.extend(files_with(&entry.path(), words));
             continue;
         }
-        let bytes = std::fs::read(entry.path()).unwrap();
+        // The words are ASCII, so that what isn't text beside them doesn't matter.
+        let text = String::from_utf8_lossy(&std::fs::read(entry.path()).unwrap()).into_owned();
         for word in words {
-            if let Some(at) = bytes.windows(word.len()).position(|w| w == word.as_bytes()) {
-                let around = &bytes[at.saturating_sub(160)..(at + word.len() + 40).min(bytes.len())];
-                found.push(format!(
-                    "{}: {}",
-                    entry.path().display(),
-                    String::from_utf8_lossy(around).escape_debug()
-                ));
+            if let Some(at) = text.find(word.as_str()) {
+                let around: String = text[at..].chars().take(word.len() + 60).collect();
+                found.push(format!("{}: {}", entry.path().display(), around.escape_debug()));
             }
         }
     }
