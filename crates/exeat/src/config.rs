@@ -464,7 +464,8 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_refused_by_name() {
-        let cases: [(&str, &[(&str, &str)], &str); 11] = [
+        type Environment = &'static [(&'static str, &'static str)];
+        let cases: [(&str, Environment, &str); 11] = [
             ("a2a_egress_enabled = true", &[], "a2a_egress_enabled needs bus_enabled"),
             ("single_operator = true\n[server]\nlisten = \"0.0.0.0:1\"", &[], "loopback"),
             ("nope = 1", &[], "unknown key `nope`"),

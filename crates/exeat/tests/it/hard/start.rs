@@ -72,9 +72,18 @@ fn without_its_keys_or_with_others_a_store_in_use_is_not_opened_and_nothing_is_m
     assert_eq!(gateway.does(&["audit", "verify"])["verified"], true);
 }
 
+/// The file, the environment, flags; the code, and what is named.
+type WrongConfig = (
+    &'static str,
+    &'static [(&'static str, &'static str)],
+    &'static [&'static str],
+    &'static str,
+    &'static str,
+);
+
 #[test]
 fn a_configuration_that_is_wrong_or_unsafe_starts_nothing() {
-    let cases: [(&str, &[(&str, &str)], &[&str], &str, &str); 14] = [
+    let cases: [WrongConfig; 14] = [
         ("nope = 1\n", &[], &[], "bad_config", "nope"),
         ("[hop]\ndeadlines = \"1h\"\n", &[], &[], "bad_config", "hop.deadlines"),
         ("[hop]\ndeadline = 5\n", &[], &[], "bad_config", "hop.deadline"),
