@@ -219,13 +219,17 @@ async fn dispatch(cli: Cli, show: &Show) -> Result<Exit, Failure> {
 }
 
 /// Comes back on SIGINT or SIGTERM; where they can't be heard, never, and they end the process themselves.
-pub(crate) async fn told_to_stop() {
+pub(crate) fn told_to_stop() -> impl Future<Output = ()> + Send + 'static {
     use tokio::signal::unix::{SignalKind, signal};
-    match (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) {
-        (Ok(mut int), Ok(mut term)) => {
-            tokio::select! { _ = int.recv() => {}, _ = term.recv() => {} }
+    // Listened for from the call on, not from the first poll: who was told `ready` may tell us to stop at once.
+    let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+    async move {
+        match signals {
+            (Ok(mut int), Ok(mut term)) => {
+                tokio::select! { _ = int.recv() => {}, _ = term.recv() => {} }
+            }
+            _ => std::future::pending().await,
         }
-        _ => std::future::pending().await,
     }
 }
 

@@ -44,11 +44,12 @@ pub(crate) async fn run(args: ServeArgs, show: &Show) -> Result<Exit, Failure> {
     let gateway = wire_up::open(&place).await.map_err(|e| refused(&e))?;
     log_to_stderr(&gateway.config.log);
     let url = format!("http://{}", gateway.address);
+    let stop = cli::told_to_stop();
     greet(&args.data, &gateway, show);
     exeat_server::start(&gateway.app);
     gateway.app.runtime.first_sweep().await;
     show.text(&format!("ready {url}"))?;
-    let served = exeat_server::serve(gateway.listener, Arc::clone(&gateway.app), cli::told_to_stop()).await;
+    let served = exeat_server::serve(gateway.listener, Arc::clone(&gateway.app), stop).await;
     gateway.app.runtime.stop(PATIENCE).await;
     gateway.store.shutdown().await;
     match served {

@@ -143,6 +143,13 @@ pub fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         problem(e.inner(), Some(pointer))
     })?;
     reader.end().map_err(|e| problem(&e, None))?;
+    // A list would be read as members in the order of their declaration, which is nobody's contract.
+    if !bytes.trim_ascii_start().starts_with(b"{") {
+        let message = "A JSON object is expected.".to_owned();
+        let fault =
+            Fault { pointer: Some(String::new()), line: Some(1), column: Some(1), message: message.clone() };
+        return Err(Problem::new(Code::Invalid, message).listing(vec![fault]));
+    }
     Ok(value)
 }
 
@@ -215,6 +222,7 @@ mod tests {
             (r#"{"inner":{}}"#, Code::Invalid, Some("/inner")),
             (r#"{"inner":{"n":1,"n":1}}"#, Code::Invalid, Some("/inner")),
             ("[]", Code::Invalid, Some("")),
+            (r#" [{"n":1},[]]"#, Code::Invalid, Some("")),
         ] {
             let problem = from_json::<Outer>(text.as_bytes()).unwrap_err();
             assert_eq!(problem.code, code, "{text}");

@@ -36,6 +36,7 @@ pub mod workflows;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use tokio::net::TcpListener;
@@ -75,6 +76,9 @@ pub fn start(app: &Arc<App>) {
     checkpoints::spawn(app);
 }
 
+/// How long a stop waits for requests under way. Who hasn't sent theirs whole by then is cut off.
+const LAST_REQUESTS: Duration = Duration::from_secs(5);
+
 /// Serves until told to stop; requests under way are answered.
 ///
 /// # Errors
@@ -86,10 +90,20 @@ pub async fn serve(
 ) -> std::io::Result<()> {
     let stopping = app.runtime.stopping().clone();
     let service = router(app).into_make_service_with_connect_info::<SocketAddr>();
-    let told = async move {
-        stop.await;
-        // Long polls and streams end by this.
-        stopping.cancel();
+    let told = {
+        let stopping = stopping.clone();
+        async move {
+            stop.await;
+            // Long polls and streams end by this.
+            stopping.cancel();
+        }
     };
-    axum::serve(listener, service).with_graceful_shutdown(told).await
+    let cut_off = async {
+        stopping.cancelled().await;
+        tokio::time::sleep(LAST_REQUESTS).await;
+    };
+    tokio::select! {
+        served = axum::serve(listener, service).with_graceful_shutdown(told).into_future() => served,
+        () = cut_off => Ok(()),
+    }
 }

@@ -119,8 +119,13 @@ fn raw_and_escaped(s: &str) -> Vec<String> {
             || matches!(b, b'-' | b'.' | b'_' | b'~' | b'!' | b'*' | b'\'' | b'(' | b')')
     };
     let none: fn(u8) -> bool = |_| false;
-    let quoted = serde_json::Value::from(s).to_string();
-    let json = quoted.strip_prefix('"').and_then(|q| q.strip_suffix('"')).unwrap_or_default().to_owned();
+    let escaped = |text: &str| {
+        let quoted = serde_json::Value::from(text).to_string();
+        quoted.strip_prefix('"').and_then(|q| q.strip_suffix('"')).unwrap_or_default().to_owned()
+    };
+    let json = escaped(s);
+    // Who dumps its headers as JSON into a text has it escaped once more on the wire.
+    let dumped = escaped(&json);
     let units = |upper: bool| {
         s.encode_utf16().fold(String::new(), |mut out, u| {
             let _ = if upper { write!(out, "\\u{u:04X}") } else { write!(out, "\\u{u:04x}") };
@@ -135,6 +140,7 @@ fn raw_and_escaped(s: &str) -> Vec<String> {
         })
     };
     vec![
+        dumped,
         s.to_owned(),
         percent(unreserved, true),
         percent(unreserved, false),

@@ -139,10 +139,12 @@ pub(crate) async fn open(place: &Place<'_>) -> Result<Gateway, NotStarted> {
         egress_cap: config.switches.egress_cap,
         bounds: Arc::clone(&config.bounds),
     };
+    // What it reads of the configuration may be wrong, so it comes before anything is made.
+    let transport = transport(place.data, &config, address, &org, clock.clone())?;
     let store = Sqlite::open(&config.store, org.clone(), defaults, clock.clone(), Options::default()).await?;
     let (keys, is_first) = key_material(place.data, &store, &org, &config, clock.as_ref()).await?;
     let ring = Arc::new(ring(&store, &org, &keys.root).await?);
-    let app = assemble(place.data, &config, address, Arc::clone(&store), org, keys, ring, clock)?;
+    let app = assemble(place.data, &config, address, Arc::clone(&store), transport, org, keys, ring, clock);
     Ok(Gateway { app, listener, address, store, config, is_first })
 }
 
@@ -246,17 +248,17 @@ fn assemble(
     config: &Config,
     address: std::net::SocketAddr,
     store: Arc<Sqlite>,
+    transport: A2a,
     org: OrgName,
     keys: Keys,
     ring: Arc<Ring>,
     clock: Arc<SystemClock>,
-) -> Result<Arc<App>, NotStarted> {
+) -> Arc<App> {
     let runtime = Runtime::new(config.bounds.send_timeout);
     let public_url = match config.public_url.as_str() {
         "" => format!("http://{address}"),
         url => url.to_owned(),
     };
-    let transport = transport(data, config, address, &org, clock.clone())?;
     let ports = Ports {
         store: store.clone(),
         transport: Arc::new(transport),
@@ -280,7 +282,7 @@ fn assemble(
         checkpoint_interval: config.ledger.checkpoint_interval,
         checkpoint_file: data.join(&config.ledger.checkpoint_file),
     };
-    Ok(Arc::new(App {
+    Arc::new(App {
         ports,
         archive: store,
         runtime,
@@ -289,7 +291,7 @@ fn assemble(
         root: keys.root,
         ledger_key: keys.ledger,
         in_flight: exeat_server::idempotency::InFlight::default(),
-    }))
+    })
 }
 
 fn transport(

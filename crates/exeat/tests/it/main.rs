@@ -7,6 +7,8 @@ mod e2e;
 #[cfg(test)]
 mod exeat;
 #[cfg(test)]
+mod hard;
+#[cfg(test)]
 mod licences;
 #[cfg(test)]
 mod requirements;

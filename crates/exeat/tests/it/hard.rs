@@ -1,0 +1,11 @@
+//! Hard tests of the gateway itself: a real server on a real database, a foreign agent, workers, and all that
+//! goes wrong: the server is killed, files are changed, everything at the doors is bad, secrets come back.
+
+mod doors;
+mod http;
+mod kill;
+mod ledger;
+mod rig;
+mod secrets;
+mod start;
+mod work;
