@@ -4,6 +4,7 @@
 //! looks the same (404, empty); what is answered with 202 is durable, now or before; 429 and 503 are told only
 //! to who has a good token. Never: believes a body, logs a token, answers with content.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::{IpAddr, SocketAddr};
@@ -105,7 +106,7 @@ async fn pushed(app: &App, meters: &Meters, id: &str, request: Request) -> Resul
     if door.route.org != org || (credentials.query_only && !query_allowed(app, &door).await?) {
         return Err(No::NotFound);
     }
-    let pushed = read(&bytes, &app.settings.bounds.payload);
+    let pushed = read(&credentials.masked(&bytes), &app.settings.bounds.payload);
     match accept(&app.ports, &door, pushed).await.map_err(unavailable)? {
         Accepted::Stored(acts) => {
             app.runtime.act(acts);
@@ -143,6 +144,18 @@ impl Credentials {
         let in_query = query.unwrap_or_default().split('&').filter_map(|p| p.strip_prefix("t="));
         tokens.extend(in_query.map(str::to_owned));
         (!tokens.is_empty()).then_some(Self { tokens, query_only })
+    }
+
+    /// The body, with whatever token came along taken out: an agent that says it back mustn't have it stored.
+    fn masked<'b>(&self, bytes: &'b [u8]) -> Cow<'b, [u8]> {
+        let Ok(text) = std::str::from_utf8(bytes) else { return Cow::Borrowed(bytes) };
+        let said: Vec<&String> = self.tokens.iter().filter(|t| text.contains(t.as_str())).collect();
+        if said.is_empty() {
+            return Cow::Borrowed(bytes);
+        }
+        let masked =
+            said.into_iter().fold(text.to_owned(), |body, token| body.replace(token.as_str(), "[secret]"));
+        Cow::Owned(masked.into_bytes())
     }
 
     /// The one org that all tokens are of. Reads nothing but the ring.
@@ -336,6 +349,14 @@ mod tests {
 
     fn pushed(v: &Value) -> Pushed {
         read(v.to_string().as_bytes(), &Limits::default())
+    }
+
+    #[test]
+    fn a_token_that_a_body_says_back_is_taken_out_before_anything_is_kept() {
+        let credentials = Credentials { tokens: vec!["ec1.kid.1.mac".into()], query_only: false };
+        assert_eq!(&*credentials.masked(b"{\"t\":\"ec1.kid.1.mac!\"}"), b"{\"t\":\"[secret]!\"}");
+        assert_eq!(&*credentials.masked(b"{\"t\":1}"), b"{\"t\":1}");
+        assert_eq!(&*credentials.masked(&[0xff]), &[0xff]);
     }
 
     #[test]

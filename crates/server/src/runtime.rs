@@ -13,6 +13,7 @@ use exeat_core::change::DueKind;
 use exeat_core::id::{AgentKey, TaskId};
 use exeat_core::registry::Registry;
 use exeat_core::time::{Monotonic, Span};
+use exeat_core::transport::SendOutcome;
 use exeat_core::walk::{Act, Ports, Recording, Rooms, Stopped, relay, send, sweep};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
@@ -199,7 +200,10 @@ impl Runtime {
                 let sent = send::send(ports, *sending, self.send_timeout).await;
                 drop(place);
                 match sent {
-                    Ok(recording) => self.record(ports, recording).await,
+                    Ok(recording) => {
+                        log_attempt(&recording);
+                        self.record(ports, recording).await
+                    }
                     Err(e) => Err(e),
                 }
             }
@@ -275,5 +279,42 @@ impl Runtime {
             (Ok(Some(next)), Ok(now)) => Duration::from(next.since(now)).clamp(SHORTEST, TICK),
             _ => TICK,
         }
+    }
+}
+
+/// One line per attempt, for whoever reads the log at night. Secrets were taken out of the detail where it was made.
+fn log_attempt(recording: &Recording) {
+    let Recording { org, hop, n, report } = recording;
+    let (org, hop, detail) = (org.as_str(), tracing::field::display(hop), report.detail.as_str());
+    match &report.outcome {
+        SendOutcome::Task(_) | SendOutcome::Message(_) => {
+            tracing::info!(org.id = org, hop.id = hop, attempt = n, detail, "the agent answered");
+        }
+        SendOutcome::Ambiguous => {
+            tracing::warn!(
+                org.id = org,
+                hop.id = hop,
+                attempt = n,
+                detail,
+                "nobody knows whether the message arrived"
+            );
+        }
+        other => {
+            let outcome = outcome_word(other);
+            tracing::warn!(org.id = org, hop.id = hop, attempt = n, outcome, detail, "the attempt failed");
+        }
+    }
+}
+
+const fn outcome_word(outcome: &SendOutcome) -> &'static str {
+    match outcome {
+        SendOutcome::Task(_) | SendOutcome::Message(_) => "answered",
+        SendOutcome::NotSent(code) | SendOutcome::Impossible(code) | SendOutcome::Unusable(code) => {
+            code.as_str()
+        }
+        SendOutcome::Refused { code, .. } => code.as_str(),
+        SendOutcome::ContextRefused => "context_refused",
+        SendOutcome::Ambiguous => "ambiguous",
+        SendOutcome::OtherInterface(_) => "other_interface",
     }
 }

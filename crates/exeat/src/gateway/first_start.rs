@@ -21,6 +21,8 @@ use zeroize::Zeroizing;
 
 /// The setting that tells whether another root is over this store.
 pub(crate) const ROOT_CHECK: &str = "root_check";
+/// The setting that tells which key signs heads: its public half, PEM.
+pub(crate) const LEDGER_KEY: &str = "ledger_key";
 /// The setting that lists the callback keys: kid, epoch, state.
 pub(crate) const CALLBACK_KEYS: &str = "callback_keys";
 
@@ -37,6 +39,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) now: Timestamp,
     pub(crate) top: &'a Label,
     pub(crate) root_check: [u8; 32],
+    pub(crate) ledger_key: &'a str,
     pub(crate) single_operator: bool,
 }
 
@@ -59,6 +62,7 @@ pub(crate) fn first(facts: &Facts<'_>, mut ids: Ids) -> First {
     let digest = Sha256Digest::of(policy.source.as_bytes());
     put(&mut set, Row::Policy(policy));
     put(&mut set, Row::Setting(ROOT_CHECK.into(), json!(hex::encode(facts.root_check))));
+    put(&mut set, Row::Setting(LEDGER_KEY.into(), json!(facts.ledger_key)));
     let kid = Kid::draw(&mut ids);
     put(&mut set, Row::Setting(CALLBACK_KEYS.into(), json!([{ "kid": kid, "epoch": 1, "state": "active" }])));
     record(&mut set, Governs::Org, facts.org.as_str(), None, Some("created"));

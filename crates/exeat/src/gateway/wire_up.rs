@@ -23,7 +23,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::net::TcpListener;
 
-use super::first_start::{self, CALLBACK_KEYS, Facts, ROOT_CHECK};
+use super::first_start::{self, CALLBACK_KEYS, Facts, LEDGER_KEY, ROOT_CHECK};
 use super::keys::{Keys, NoKeys, StoreIs};
 use super::system::{SystemClock, SystemEntropy};
 use crate::config::{self, BadConfig, Config};
@@ -52,6 +52,9 @@ pub(crate) enum NotStarted {
     /// Another root than the one that the store was made with.
     #[error("keys/root-1 isn't the root that this store was made with")]
     OtherRoot,
+    /// Another signing key than the one that signed before.
+    #[error("keys/ledger-1 isn't the key that signed this store's heads before")]
+    OtherLedgerKey,
     /// The listener.
     #[error("can't listen on {address}: {why}")]
     Listener { address: std::net::SocketAddr, why: std::io::Error },
@@ -69,6 +72,7 @@ impl NotStarted {
             Self::Keys(NoKeys::Missing(_)) => "key_missing",
             Self::Keys(_) => "key_unusable",
             Self::OtherRoot => "other_root_key",
+            Self::OtherLedgerKey => "other_ledger_key",
             Self::Listener { .. } => "listener_unusable",
         }
     }
@@ -82,7 +86,7 @@ impl NotStarted {
                 "stop the other server on this folder first"
             }
             Self::Store(_) | Self::Record(_) => "see docs/guide.md, \"When it doesn't start\"",
-            Self::Keys(_) | Self::OtherRoot => {
+            Self::Keys(_) | Self::OtherRoot | Self::OtherLedgerKey => {
                 "restore the keys folder from its backup; it is never made anew over a store in use"
             }
             Self::Listener { .. } => "choose another --listen, or stop what listens there",
@@ -180,6 +184,10 @@ async fn key_material(
     let keys = Keys::of(data, state, &SystemEntropy)?;
     match check {
         Some((Value::String(known), _)) if known == hex::encode(keys.root.check()) => {
+            let signer = store.setting(org, LEDGER_KEY).await.map_err(unreadable)?;
+            if signer.map(|(pem, _)| pem) != Some(Value::String(keys.ledger.public().to_pem())) {
+                return Err(NotStarted::OtherLedgerKey);
+            }
             note_single_operator(store, org, config).await?;
             Ok((keys, false))
         }
@@ -190,6 +198,7 @@ async fn key_material(
                 now: clock.now(),
                 top: &config.levels.top(),
                 root_check: keys.root.check(),
+                ledger_key: &keys.ledger.public().to_pem(),
                 single_operator: config.switches.single_operator,
             };
             let first = first_start::first(&facts, Ids::new(clock.now(), SystemEntropy.seed()));

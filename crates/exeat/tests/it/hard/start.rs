@@ -65,6 +65,8 @@ fn without_its_keys_or_with_others_a_store_in_use_is_not_opened_and_nothing_is_m
         std::fs::copy(stranger.data().join("keys").join(name), keys.join(name)).unwrap();
     }
     is_refused(&serve(), "other_root_key");
+    std::fs::copy(whole.join("root-1"), keys.join("root-1")).unwrap();
+    is_refused(&serve(), "other_ledger_key");
     std::fs::remove_dir_all(&keys).unwrap();
     std::fs::rename(&whole, &keys).unwrap();
     gateway.start();
