@@ -88,6 +88,9 @@ pub(crate) fn payload(
     data: Option<Value>,
     files: &[PathBuf],
 ) -> Result<Value, Failure> {
+    if let (Some(""), None, []) = (text.as_deref(), &data, files) {
+        return Err(Failure::usage("the text is empty").next("give a text, - for stdin, --data or --file"));
+    }
     if let (Some(t), None, []) = (&text, &data, files) {
         return Ok(json!(t));
     }
@@ -157,6 +160,7 @@ mod tests {
         std::fs::write(&file, b"%PDF").unwrap();
         let text = || Some("hi".to_owned());
         assert_eq!(payload(text(), None, &[]), Ok(json!("hi")));
+        assert!(payload(Some(String::new()), None, &[]).is_err(), "nothing is sent for nothing");
         assert_eq!(
             payload(text(), Some(json!([1])), &[file]),
             Ok(json!({"parts": [{"text": "hi"}, {"data": [1]},
