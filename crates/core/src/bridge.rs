@@ -19,11 +19,14 @@ use crate::reason::Reason;
 use crate::task::{Ending, Held, Question};
 use crate::time::{Span, Timestamp};
 
+pub mod attempt;
 pub mod look;
+pub mod money;
 pub mod outcome;
 pub mod release;
 pub mod schedule;
 pub mod state;
+pub mod stop;
 
 pub use state::{BridgeState, Event, Illegal};
 
