@@ -137,6 +137,52 @@ impl<T: FromStr + Send> FromRequestParts<Arc<App>> for Named<T> {
 /// # Errors
 /// `bad_json` with line and column; `unknown_member` or `invalid` with the JSON pointer as well.
 pub fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    let value = parsed(bytes)?;
+    match inexact_integer(bytes) {
+        Some(n) => Err(Problem::new(
+            Code::Invalid,
+            format!("The number {} isn't exact as an IEEE double; send it as a string.", cut(n)),
+        )),
+        None => Ok(value),
+    }
+}
+
+/// The first integer that is too long for 64 bits and that no IEEE double holds. The parser rounds these, so
+/// whoever reads the parsed value can't tell any more; shorter ones arrive whole and are judged there.
+fn inexact_integer(json: &[u8]) -> Option<&str> {
+    let is_number = |b: &u8| matches!(b, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
+    let mut rest = json;
+    while let Some((first, after)) = rest.split_first() {
+        match first {
+            b'"' => {
+                rest = after;
+                while let Some((b, after)) = rest.split_first() {
+                    rest = if *b == b'\\' { after.get(1..).unwrap_or_default() } else { after };
+                    if *b == b'"' {
+                        break;
+                    }
+                }
+            }
+            b'-' | b'0'..=b'9' => {
+                let end = rest.iter().position(|b| !is_number(b)).unwrap_or(rest.len());
+                let (number, after) = rest.split_at(end);
+                rest = after;
+                let digits = number.strip_prefix(b"-").unwrap_or(number);
+                if digits.len() > 18 && digits.iter().all(u8::is_ascii_digit) {
+                    let text = std::str::from_utf8(number).ok()?;
+                    let small = text.parse::<u64>().is_ok() || text.parse::<i64>().is_ok();
+                    if !small && text.parse::<f64>().is_ok_and(|held| format!("{held:.0}") != text) {
+                        return Some(text);
+                    }
+                }
+            }
+            _ => rest = after,
+        }
+    }
+    None
+}
+
+fn parsed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|e| {
         let pointer = pointer(e.path());
@@ -234,6 +280,16 @@ mod tests {
             }
         }
         assert_eq!(from_json::<Outer>(br#" {"inner":{"n":1}} "#).unwrap().inner.n, 1);
+    }
+
+    #[test]
+    fn an_integer_that_would_be_rounded_is_refused() {
+        let read = |text: &str| from_json::<serde_json::Value>(text.as_bytes()).map_err(|p| p.code);
+        assert_eq!(read(r#"{"a":12345678901234567890123}"#), Err(Code::Invalid));
+        assert_eq!(read(r#"["\\",-98765432109876543211]"#), Err(Code::Invalid));
+        for fine in ["18446744073709551616", "1e30", "0.1", r#"["\"12345678901234567890123"]"#, "-5"] {
+            assert!(read(fine).is_ok(), "{fine}");
+        }
     }
 
     #[test]

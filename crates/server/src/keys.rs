@@ -9,7 +9,7 @@ use axum::{Json, Router};
 use exeat_core::id::KeyId;
 use exeat_core::principal::ApiKey;
 use exeat_core::registry::change::grant::{WrittenKey, create_key, revoke_key};
-use http::StatusCode;
+use http::{HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -72,7 +72,14 @@ async fn create(
             // A replay can't show it again: only its hash is kept.
             Answer::Kept => json!({ "key_id": key.id, "key": null }),
         };
-        settle(app, change, once, StatusCode::CREATED, show).await
+        let place = HeaderValue::try_from(format!("/api/v1/keys/{}", minted.id));
+        let response = settle(app, change, once, StatusCode::CREATED, show).await?;
+        Ok(response.map(|mut r| {
+            if let (true, Ok(place)) = (r.status() == StatusCode::CREATED, place) {
+                r.headers_mut().insert(http::header::LOCATION, place);
+            }
+            r
+        }))
     })
     .await
 }
