@@ -81,6 +81,10 @@ pub struct Approval {
     pub payload: Held,
     /// What a decision must name: see [`Subject::digest`].
     pub digest: Sha256Digest,
+    /// What the destination is bound to, for a foreign agent.
+    pub bound: Option<Bound>,
+    /// The agent's ids of the work, on a later turn.
+    pub foreign: Option<ForeignIds>,
     /// What it is estimated to cost.
     pub price_microusd: u64,
     /// The policies that ask for it.
@@ -126,13 +130,7 @@ impl Subject<'_> {
     /// SHA-256 over the JCS of the subject: what approver, gate and attempt compare.
     #[must_use]
     pub fn digest(&self) -> Sha256Digest {
-        let interface = match self.bound {
-            None => Value::Null,
-            Some(Bound::Origin(o)) => json!({ "url": o, "binding": null, "version": null, "tenant": null }),
-            Some(Bound::Interface(i)) => {
-                json!({ "url": i.url, "binding": i.binding, "version": i.version, "tenant": i.tenant })
-            }
-        };
+        let interface = interface_shown(self.bound);
         Sha256Digest::of(&canonical(&json!({
             "hop_id": self.hop,
             "turn": self.turn,
@@ -146,6 +144,18 @@ impl Subject<'_> {
             "foreign_context_id": self.foreign.and_then(|f| f.context.as_ref()),
             "payload": self.payload,
         })))
+    }
+}
+
+/// The interface as a digest covers it: all members, whether known or not.
+#[must_use]
+pub fn interface_shown(bound: Option<&Bound>) -> Value {
+    match bound {
+        None => Value::Null,
+        Some(Bound::Origin(o)) => json!({ "url": o, "binding": null, "version": null, "tenant": null }),
+        Some(Bound::Interface(i)) => {
+            json!({ "url": i.url, "binding": i.binding, "version": i.version, "tenant": i.tenant })
+        }
     }
 }
 

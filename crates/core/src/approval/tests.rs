@@ -58,6 +58,8 @@ fn approval(roles: &[&str]) -> Approval {
         tainted: false,
         payload,
         digest: Sha256Digest::of(b"what is asked"),
+        bound: None,
+        foreign: None,
         price_microusd: 0,
         because: Vec::new(),
         roles: roles.iter().map(|r| (*r).to_owned()).collect(),

@@ -163,7 +163,7 @@ pub struct Because {
     /// Its `@id`.
     pub id: String,
     /// Its `@reason`, if it has one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub reason: Option<String>,
 }
 

@@ -264,8 +264,9 @@ impl Desk<'_> {
 
     fn finish(&mut self) -> Result<(), Refusal> {
         let given = match &self.flow.output {
-            Some(template) => self.output_of(&template.clone()),
-            None => self.last_output().map_err(|e| e.to_string()),
+            // A delegation gives what its one hop gave, as it stands.
+            Some(template) if self.task.delegation.is_none() => self.output_of(&template.clone()),
+            _ => self.last_output().map_err(|e| e.to_string()),
         };
         match given {
             Ok(given) => {

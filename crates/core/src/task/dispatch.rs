@@ -292,6 +292,8 @@ impl Desk<'_> {
             tainted: hop.tainted || edge.brought.tainted,
             payload: edge.brought.clone(),
             digest,
+            bound: bound.cloned(),
+            foreign: foreign.cloned(),
             price_microusd: edge.price,
             because: verdict.policies.clone(),
             roles: verdict.roles.clone(),

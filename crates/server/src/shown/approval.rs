@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use exeat_core::approval::Approval;
+use exeat_core::approval::{Approval, interface_shown};
 use exeat_core::id::PayloadId;
 use exeat_core::payload::Sealed;
 use serde_json::{Value, json};
@@ -31,11 +31,15 @@ pub fn shown(a: &Approval, payloads: &BTreeMap<PayloadId, Sealed>, sight: Sight<
         "task_id": a.task,
         "step": a.step,
         "hop_id": a.hop,
+        "turn": a.turn,
         "requester": a.requester,
         "to": a.to,
         "origin": a.origin,
         "skill": a.skill,
         "registry_version": a.registry_version,
+        "interface": interface_shown(a.bound.as_ref()),
+        "foreign_task_id": a.foreign.as_ref().map(|f| &f.task),
+        "foreign_context_id": a.foreign.as_ref().and_then(|f| f.context.as_ref()),
         "label": a.label.shown(),
         "tainted": a.tainted,
         "content": bytes.map(|s| String::from_utf8_lossy(&s.bytes)),

@@ -104,7 +104,7 @@ async fn an_explanation_says_what_would_become_of_a_hop_and_changes_nothing() {
     };
     let forward = rig.admin(ask("role:writer", json!({}))).await.is(200);
     assert_eq!(forward["decision"], "allow");
-    assert_eq!(forward["policies"][1], json!({ "id": "starter-internal" }), "{forward}");
+    assert_eq!(forward["policies"][1], json!({ "id": "starter-internal", "reason": null }), "{forward}");
     assert_eq!(forward["context"]["context"]["size_bytes"], 28, "{forward}");
     let unsigned = rig.admin(ask("agent:peer", json!({}))).await.is(200);
     assert_eq!(

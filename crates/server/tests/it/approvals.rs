@@ -36,7 +36,10 @@ async fn an_approver_sees_the_exact_bytes_and_what_leaves_is_them() {
             "digest",
             "dir",
             "expires_at",
+            "foreign_context_id",
+            "foreign_task_id",
             "hop_id",
+            "interface",
             "label",
             "origin",
             "payload",
@@ -52,6 +55,7 @@ async fn an_approver_sees_the_exact_bytes_and_what_leaves_is_them() {
             "tainted",
             "task_id",
             "to",
+            "turn",
         ]
     );
     assert_eq!(approval["because"], json!([{"id": "careful-asks", "reason": "Careful wants a look."}]));

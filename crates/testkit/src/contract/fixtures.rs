@@ -269,6 +269,8 @@ impl Maker {
             tainted: false,
             digest: payload.plain,
             payload,
+            bound: None,
+            foreign: None,
             price_microusd: 0,
             because: Vec::new(),
             roles: BTreeSet::from(["legal".to_owned()]),
