@@ -148,6 +148,30 @@ async fn a_destination_outside_may_is_refused_recorded_and_leaves_the_lease() {
 }
 
 #[tokio::test]
+async fn a_delegation_to_a_role_that_may_see_more_is_denied_and_comes_back_as_a_reply() {
+    let rig = Rig::new().await;
+    rig.role("writer", "internal", &["role:boss", "role:clerk"], &[]).await;
+    rig.role("boss", "restricted", &[], &[]).await;
+    rig.role("clerk", "public", &[], &[]).await;
+    rig.start(&json!({"to":"role:writer","input":"x"})).await;
+    let lease = rig.lease().await;
+    let delegations =
+        json!([{"id": "up", "to": "role:boss", "input": 1}, {"id": "down", "to": "role:clerk", "input": 1}]);
+    rig.settle(&lease, "suspend", &json!({"continuation": null, "delegations": delegations})).await.is(202);
+    let lease = rig.lease().await;
+    let ends: Vec<_> = lease["replies"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| {
+            (r["id"].as_str().unwrap(), r["status"].as_str().unwrap(), r["reason"]["code"].as_str().unwrap())
+        })
+        .collect();
+    // Upwards nobody's authority is borrowed; downwards the content's label is above what the role may see.
+    assert_eq!(ends, [("up", "denied", "label_above_ceiling"), ("down", "denied", "label_above_ceiling")]);
+}
+
+#[tokio::test]
 async fn a_bad_suspension_leaves_the_lease_as_it_was() {
     let rig = Rig::new().await;
     rig.start(&json!({"to":"role:writer","input":"x"})).await;
