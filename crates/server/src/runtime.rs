@@ -226,6 +226,8 @@ impl Runtime {
         match e {
             // Others moved the row, or it is gone: the next tick decides.
             Stopped::Busy | Stopped::NotFound(_) => tracing::debug!(error = %e, "a walk stopped"),
+            // The store closes last; what it no longer takes is due at the next start.
+            _ if self.stopping.is_cancelled() => tracing::info!(error = %e, "a walk was cut off by the stop"),
             _ => tracing::error!(error = %e, "a walk stopped"),
         }
     }
