@@ -48,7 +48,8 @@ pub(crate) async fn run(args: ServeArgs, show: &Show) -> Result<Exit, Failure> {
     greet(&args.data, &gateway, show);
     exeat_server::start(&gateway.app);
     gateway.app.runtime.first_sweep().await;
-    show.text(&format!("ready {url}"))?;
+    // Nobody may be listening for it; that is no reason not to serve.
+    let _ = show.text(&format!("ready {url}"));
     let served = exeat_server::serve(gateway.listener, Arc::clone(&gateway.app), stop).await;
     gateway.app.runtime.stop(PATIENCE).await;
     gateway.store.shutdown().await;
