@@ -205,8 +205,9 @@ impl Stage {
             "exeat task list",
             "exeat audit list",
             "exeat audit export > ledger.jsonl && exeat audit key > pub.pem && exeat audit verify --file ledger.jsonl --key pub.pem",
+            "exeat delegate agent:auditor 'hello'",
+            "exeat approval list && exeat task list",
             "exeat egress halt --reason 'what if'",
-            "exeat delegate agent:auditor 'hello' --wait",
         ] {
             self.show.progress(&format!("  {line}"));
         }
