@@ -21,6 +21,7 @@ pub mod desk;
 pub mod dispatch;
 pub mod ending;
 pub mod query;
+pub mod run;
 pub mod worker;
 
 /// A stored payload, as rows refer to it.
@@ -219,13 +220,7 @@ pub struct Step {
     pub status: StepStatus,
     /// Why it ended, unless well.
     pub reason: Option<Reason>,
-    /// The hop that runs it now, or did last.
-    pub hop: Option<HopId>,
-    /// How often it was tried.
-    pub tries: u32,
-    /// Is it on its fallback?
-    pub on_fallback: Option<Endpoint>,
-    /// What it was given.
+    /// What it was given; the list, if it runs for each element of one.
     pub input: Option<Held>,
     /// What it gave.
     pub output: Option<Held>,
@@ -233,8 +228,61 @@ pub struct Step {
     pub started_at: Option<Timestamp>,
     /// When it was over.
     pub ended_at: Option<Timestamp>,
-    /// A retry waits until then.
-    pub not_before: Option<Timestamp>,
+    /// One, or one for each element of its list, in order. None before its needs are met.
+    pub runs: Vec<Run>,
+}
+
+/// A step's work on its input, or on one element of its list: tried again and on its fallback by itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// What every try is given.
+    pub input: Held,
+    /// How often it was tried.
+    pub tries: u32,
+    /// Is it on its fallback?
+    pub on_fallback: Option<Endpoint>,
+    /// Where it stands.
+    pub state: RunState,
+}
+
+/// Where a run stands.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum RunState {
+    /// To be set out.
+    Waiting {
+        /// A retry, not before then.
+        not_before: Option<Timestamp>,
+    },
+    /// Its hop is under way.
+    Out {
+        /// The hop.
+        hop: HopId,
+    },
+    /// It will not be tried again.
+    Over {
+        /// The last hop.
+        hop: HopId,
+    },
+}
+
+impl Run {
+    /// The hop that runs it now, or did last.
+    #[must_use]
+    pub const fn hop(&self) -> Option<HopId> {
+        match self.state {
+            RunState::Waiting { .. } => None,
+            RunState::Out { hop } | RunState::Over { hop } => Some(hop),
+        }
+    }
+    /// When it is tried again, if it waits for that.
+    #[must_use]
+    pub const fn retries_at(&self) -> Option<Timestamp> {
+        match self.state {
+            RunState::Waiting { not_before } => not_before,
+            RunState::Out { .. } | RunState::Over { .. } => None,
+        }
+    }
 }
 
 /// One delegation of a suspended worker.
@@ -326,7 +374,10 @@ pub enum HopState {
 #[serde(tag = "of", rename_all = "snake_case")]
 pub enum HopOwner {
     /// The step itself.
-    Step,
+    Step {
+        /// Which of its [runs](Step::runs), from 0.
+        run: usize,
+    },
     /// A worker's turn.
     Worker {
         /// The worker's hop.
@@ -395,14 +446,6 @@ impl Hop {
     pub const fn answers(&self) -> bool {
         matches!(self.state, HopState::Ended { .. } | HopState::Asking(Question { wants: Wants::Input, .. }))
     }
-    /// The hop of its edge key: none for a step's own hop to a role.
-    #[must_use]
-    pub const fn edge_hop(&self) -> Option<HopId> {
-        match (&self.owner, &self.to) {
-            (HopOwner::Step, Endpoint::Role(_) | Endpoint::Team(_)) => None,
-            _ => Some(self.id),
-        }
-    }
 }
 
 impl Task {
@@ -415,6 +458,15 @@ impl Task {
     #[must_use]
     pub fn hop(&self, id: HopId) -> Option<&Hop> {
         self.hops.iter().find(|h| h.id == id)
+    }
+    /// The hop in the key of a hop's edges: none for the first one that a step makes to a role, so that a
+    /// step can't set out twice. Each further one (a retry, another element of a list) goes by its own.
+    #[must_use]
+    pub fn edge_hop(&self, hop: &Hop) -> Option<HopId> {
+        let own = |h: &&Hop| h.step == hop.step && matches!(h.owner, HopOwner::Step { .. });
+        let is_first = self.hops.iter().find(own).is_some_and(|h| h.id == hop.id);
+        let is_internal = matches!(hop.to, Endpoint::Role(_) | Endpoint::Team(_));
+        (!(is_first && is_internal)).then_some(hop.id)
     }
     /// What is left of its own budget.
     #[must_use]

@@ -34,8 +34,8 @@ const POLL_S: u64 = 20;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 For each piece of work CMD is run once. It gets the work on stdin as one line of JSON (`input`,
-`kind`, `may`, `continuation`, `replies` and more), and EXEAT_TASK_ID, EXEAT_STEP and
-EXEAT_DELIVERY in its environment. It prints one JSON object with one of:
+`kind`, `may`, `continuation`, `replies` and more), and EXEAT_TASK_ID, EXEAT_STEP, EXEAT_DELIVERY
+and (in a `for_each`) EXEAT_ELEMENT in its environment. It prints one JSON object with one of:
 
   {\"output\": …, \"cost_microusd\"?: N}
   {\"suspend\": {\"continuation\": …, \"delegations\": [{\"id\": …, \"to\": …, \"input\": …}]}}
@@ -200,9 +200,10 @@ impl Worker<'_> {
         let environment = [
             ("EXEAT_TASK_ID", lease.task_id.as_str()),
             ("EXEAT_STEP", lease.step.as_str()),
+            ("EXEAT_ELEMENT", lease.element.as_str()),
             ("EXEAT_DELIVERY", lease.delivery.as_str()),
         ];
-        match self.program.run(environment, stdin.into_bytes(), self.interrupted(lease)).await {
+        match self.program.run(&environment, stdin.into_bytes(), self.interrupted(lease)).await {
             Ended::Exited(exited) => Some(Said::of(self.speech, exited)),
             Ended::CannotStart(e) => {
                 let reason = format!("cannot start {}: {e}", self.program);

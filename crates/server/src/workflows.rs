@@ -111,34 +111,10 @@ fn read(text: &Text, registry: &Registry, name: &WorkflowName) -> Result<Workflo
             schema(format!("/steps/{}/output_schema", step.name), s);
         }
     }
-    faults.extend(for_each(&workflow));
     if faults.is_empty() {
         return Ok(workflow);
     }
     Err(Problem::new(Code::BadWorkflow, format!("The workflow has {} faults.", faults.len())).listing(faults))
-}
-
-/// Steps that nobody runs yet, with their place where the text shows it beyond doubt.
-fn for_each(workflow: &Workflow) -> Vec<Fault> {
-    let steps: Vec<_> = workflow.steps.iter().filter(|s| s.for_each.is_some()).collect();
-    let mut places = Vec::new();
-    for (line, text) in (1_u32..).zip(workflow.source().lines()) {
-        places.extend(text.find("for_each").map(|at| (line, text.chars().take(at).count() + 1)));
-    }
-    let sure = places.len() == steps.len();
-    let mut places = places.into_iter().filter(|_| sure);
-    steps
-        .into_iter()
-        .map(|step| {
-            let place = places.next();
-            Fault {
-                pointer: Some(format!("/steps/{}/for_each", step.name)),
-                line: place.map(|(line, _)| line),
-                column: place.and_then(|(_, column)| u32::try_from(column).ok()),
-                message: "for_each is not supported yet".to_owned(),
-            }
-        })
-        .collect()
 }
 
 fn bad_workflow(faults: &[FlowFault]) -> Problem {

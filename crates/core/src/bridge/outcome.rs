@@ -160,7 +160,7 @@ impl Desk<'_> {
     }
 
     fn asks_nobody(&self, hop: &Hop) -> bool {
-        hop.owner == HopOwner::Step
+        matches!(hop.owner, HopOwner::Step { .. })
             && self.flow.step(&hop.step).is_some_and(|d| d.on_input_required == Ask::Fail)
     }
 
@@ -191,7 +191,7 @@ impl Desk<'_> {
         hop.state = HopState::Asking(question);
         match (hop.owner.clone(), wants) {
             (HopOwner::Worker { hop: parent, .. }, Wants::Input) => self.resume_if_answered(parent),
-            (HopOwner::Worker { .. } | HopOwner::Step, _) => Ok(()),
+            (HopOwner::Worker { .. } | HopOwner::Step { .. }, _) => Ok(()),
         }
     }
 

@@ -6,6 +6,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use crate::change::ChangeSet;
 use crate::gate::verdict::KeyFacts;
 use crate::id::{HopId, Ids, OrgName, PayloadId, StepName, TaskId};
@@ -13,10 +15,12 @@ use crate::label::{Label, Levels};
 use crate::payload::{Payload, Sealed};
 use crate::reason::{Reason, ReasonCode};
 use crate::task::desk::{Context, Desk, Refusal, held_of};
-use crate::task::dispatch::NewHop;
-use crate::task::{Delegation, End, Ending, HopOwner, Step, StepStatus, Task, TaskStatus};
+use crate::task::{Delegation, End, Ending, Run, Step, StepStatus, Task, TaskStatus};
 use crate::time::{Span, Timestamp};
-use crate::workflow::{Bounds, Scope, Source, StepDef, Template, Workflow, WorkflowRef};
+use crate::workflow::{Bounds, ForEach, Scope, Source, StepDef, Template, Workflow, WorkflowRef};
+
+/// The inputs of all elements of a `for_each` step together are at most so many times the largest payload.
+const INPUTS_OF_ONE_STEP: usize = 16;
 
 /// A task to be started.
 #[derive(Clone, Debug)]
@@ -99,24 +103,17 @@ fn fresh(
     })
 }
 
-const fn no_step(name: StepName) -> Step {
+fn pending(name: &StepName) -> Step {
     Step {
-        name,
+        name: name.clone(),
         status: StepStatus::Pending,
         reason: None,
-        hop: None,
-        tries: 0,
-        on_fallback: None,
         input: None,
         output: None,
         started_at: None,
         ended_at: None,
-        not_before: None,
+        runs: Vec::new(),
     }
-}
-
-fn pending(name: &StepName) -> Step {
-    no_step(name.clone())
 }
 
 /// A label, raised by what a definition says.
@@ -136,12 +133,27 @@ struct Given {
     tainted: bool,
 }
 
+/// What a step is to work on.
+struct Opened {
+    input: Given,
+    /// What its runs are given, if not the input itself.
+    each: Option<Vec<Payload>>,
+    /// What each of them carries.
+    carries: (Label, bool),
+}
+
 impl Desk<'_> {
-    /// Sets out every step that is ready, until nothing moves; then the task may be over.
+    /// Opens every step whose needs are met and sets out every run that is due, until nothing moves; then the
+    /// task may be over.
     pub(crate) fn advance(&mut self) -> Result<(), Refusal> {
         while !self.task.status.is_ended() {
-            let Some(name) = self.ready_step() else { break };
-            self.set_out_step(&name)?;
+            if let Some(name) = self.ready_step() {
+                self.open_step(&name)?;
+            } else if let Some((name, run)) = self.due_run() {
+                self.set_out_run(&name, run)?;
+            } else {
+                break;
+            }
         }
         if !self.task.status.is_ended() && self.task.steps.iter().all(|s| s.status.is_over()) {
             self.finish()?;
@@ -159,20 +171,16 @@ impl Desk<'_> {
             .iter()
             .filter(|def| met(def))
             .filter_map(|def| self.task.step(&def.name))
-            .find(|s| s.status == StepStatus::Pending && s.not_before.is_none_or(|t| t <= self.now()))
+            .find(|s| !s.status.is_over() && s.runs.is_empty())
             .map(|s| s.name.clone())
     }
 
-    fn set_out_step(&mut self, name: &StepName) -> Result<(), Refusal> {
+    fn open_step(&mut self, name: &StepName) -> Result<(), Refusal> {
         let def = self.flow.step(name).cloned().ok_or(Refusal::NotFound("step"))?;
-        match self.step_input(&def) {
+        match self.opened(&def) {
             Err(why) => {
                 let end = End::badly(Ending::Failed, ReasonCode::ExpressionFailed, &why);
-                let now = self.now();
-                let step = self.step_mut(name)?;
-                step.status = StepStatus::Ended(end.ending);
-                step.reason.clone_from(&end.reason);
-                step.ended_at = Some(now);
+                self.end_step(name, &end)?;
                 self.end_task(end.ending, end.reason, None)
             }
             Ok(None) => {
@@ -182,44 +190,36 @@ impl Desk<'_> {
                 step.ended_at = Some(now);
                 Ok(())
             }
-            Ok(Some(given)) => self.run_step(&def, given),
+            Ok(Some(opened)) => self.give_runs(&def, opened),
         }
     }
 
-    fn run_step(&mut self, def: &StepDef, given: Given) -> Result<(), Refusal> {
-        let label = raised(&self.ctx.registry.levels, &given.label, def.label.as_deref())?;
-        let input = self.hold(&given.payload, label, given.tainted);
+    fn give_runs(&mut self, def: &StepDef, opened: Opened) -> Result<(), Refusal> {
+        let levels = &self.ctx.registry.levels;
+        let raise = |label: &Label| raised(levels, label, def.label.as_deref());
+        let Opened { input, each, carries: (label, tainted) } = opened;
+        let input = self.hold(&input.payload, raise(&input.label)?, input.tainted);
+        let runs: Vec<Run> = match each {
+            None => vec![Run::of(input.clone())],
+            Some(elements) => {
+                let label = raise(&label)?;
+                elements.iter().map(|p| Run::of(self.hold(p, label.clone(), tainted))).collect()
+            }
+        };
         let now = self.now();
         let step = self.step_mut(&def.name)?;
-        step.status = StepStatus::Dispatched;
-        step.tries += 1;
-        step.input = Some(input.clone());
-        step.started_at = step.started_at.or(Some(now));
-        step.not_before = None;
-        let to = step.on_fallback.clone().unwrap_or_else(|| def.to.clone());
-        let new = NewHop {
-            step: def.name.clone(),
-            owner: HopOwner::Step,
-            to,
-            depth: 1,
-            skill: def.skill.clone(),
-            deadline: def.deadline,
-            input,
-        };
-        // The step must know its hop before it can be over, and it may be over at once.
-        let before = self.task.hops.len();
-        let set_out = self.set_out(new);
-        if let Some(hop) = self.task.hops.get(before).map(|h| h.id) {
-            self.step_mut(&def.name)?.hop = Some(hop);
-        }
-        set_out.map(|_: HopId| ())
+        step.input = Some(input);
+        step.runs = runs;
+        step.started_at = Some(now);
+        // Of an empty list nothing is to be done.
+        self.step_may_be_over(&def.name, None)
     }
 
-    /// What the step is given; `None` if its `when` says no.
-    fn step_input(&self, def: &StepDef) -> Result<Option<Given>, String> {
+    /// What the step is to work on; `None` if its `when` says no.
+    fn opened(&self, def: &StepDef) -> Result<Option<Opened>, String> {
         let scoped = self.scoped().map_err(|e| e.to_string())?;
         let scope = scoped.scope(self);
-        let mut guard = None;
+        let mut guard = (self.ctx.registry.default_label.clone(), false);
         if let Some(unsafe_read) = self.flow.unsafe_read(&def.name, &self.tainted_sources()) {
             return Err(unsafe_read.to_string());
         }
@@ -227,18 +227,51 @@ impl Desk<'_> {
             if !when.holds(&scope, self.eval_bounds()).map_err(|e| chain(&e))? {
                 return Ok(None);
             }
-            guard = Some(self.carried(when));
+            guard = self.carried(when);
         }
-        let payload = def
-            .input
-            .payload(&scope, self.eval_bounds(), &self.ctx.registry.bounds.payload)
-            .map_err(|e| chain(&e))?;
-        let (mut label, mut tainted) = self.carried(&def.input);
-        if let Some((l, t)) = guard {
-            label = label.join(&l);
-            tainted |= t;
+        let carries = joined(&guard, self.carried(&def.input));
+        let Some(for_each) = &def.for_each else {
+            let payload = self.payload_of(&def.input, &scope)?;
+            let input = Given { payload, label: carries.0.clone(), tainted: carries.1 };
+            return Ok(Some(Opened { input, each: None, carries }));
+        };
+        let list = for_each.list.list(&scope, self.eval_bounds()).map_err(|e| chain(&e))?;
+        let (label, tainted) = joined(&guard, self.carried(&for_each.list));
+        let each = self.elements(def, for_each, &list, scope)?;
+        let payload = Payload::of_data(Value::Array(list));
+        payload.check(&self.ctx.registry.bounds.payload).map_err(|e| chain(&e))?;
+        let carries = joined(&(label.clone(), tainted), carries);
+        Ok(Some(Opened { input: Given { payload, label, tainted }, each: Some(each), carries }))
+    }
+
+    /// What each element's run is given.
+    fn elements<'s>(
+        &self,
+        def: &StepDef,
+        for_each: &ForEach,
+        list: &'s [Value],
+        mut scope: Scope<'s>,
+    ) -> Result<Vec<Payload>, String> {
+        if list.len() > usize::from(for_each.max) {
+            let (n, max) = (list.len(), for_each.max);
+            return Err(format!("the list of for_each has {n} elements, and it takes {max} at most"));
         }
-        Ok(Some(Given { payload, label, tainted }))
+        let mut left = self.ctx.registry.bounds.payload.bytes.saturating_mul(INPUTS_OF_ONE_STEP);
+        let mut given = Vec::with_capacity(list.len());
+        for item in list {
+            scope = scope.item(item);
+            let payload = self.payload_of(&def.input, &scope)?;
+            left = left
+                .checked_sub(payload.bytes().len())
+                .ok_or("the inputs of all elements of for_each are too large together")?;
+            given.push(payload);
+        }
+        Ok(given)
+    }
+
+    fn payload_of(&self, template: &Template, scope: &Scope<'_>) -> Result<Payload, String> {
+        let limits = &self.ctx.registry.bounds.payload;
+        template.payload(scope, self.eval_bounds(), limits).map_err(|e| chain(&e))
     }
 
     /// What an expression's value carries: the join of all that it names, and of every `when` on the way to it.
@@ -281,11 +314,9 @@ impl Desk<'_> {
 
     fn output_of(&self, template: &Template) -> Result<Option<Given>, String> {
         let scoped = self.scoped().map_err(|e| e.to_string())?;
-        let limits = &self.ctx.registry.bounds.payload;
-        let payload =
-            template.payload(&scoped.scope(self), self.eval_bounds(), limits).map_err(|e| chain(&e))?;
+        let payload = self.payload_of(template, &scoped.scope(self))?;
         let whens = self.flow.steps.iter().filter_map(|d| d.when.as_ref()).map(|w| self.carried(w));
-        let (label, tainted) = whens.fold(self.carried(template), |(l, t), (wl, wt)| (l.join(&wl), t || wt));
+        let (label, tainted) = whens.fold(self.carried(template), |all, when| joined(&all, when));
         Ok(Some(Given { payload, label, tainted }))
     }
 
@@ -337,6 +368,10 @@ impl Desk<'_> {
         }
         self.advance()
     }
+}
+
+fn joined((a, s): &(Label, bool), (b, t): (Label, bool)) -> (Label, bool) {
+    (a.join(&b), *s || t)
 }
 
 struct Scoped {

@@ -22,7 +22,7 @@ use crate::label::Label;
 use crate::ledger::{Actor, Data, Dir, Draft, EdgeKey, SaltedDigest};
 use crate::payload::{NotAPayload, Payload, Sealed, Sha256Digest};
 use crate::registry::Registry;
-use crate::task::{Held, Hop, HopState, Question, Step, Task, TaskStatus};
+use crate::task::{Held, Hop, HopState, Question, Run, Step, Task, TaskStatus};
 use crate::time::Timestamp;
 use crate::workflow::Workflow;
 
@@ -299,7 +299,13 @@ impl<'a> Desk<'a> {
 
     /// The key of a hop's edge in its present turn.
     pub(crate) fn edge_key(&self, hop: &Hop, dir: Dir) -> EdgeKey {
-        EdgeKey { task: self.task.id, step: hop.step.clone(), hop: hop.edge_hop(), turn: hop.turn, dir }
+        EdgeKey {
+            task: self.task.id,
+            step: hop.step.clone(),
+            hop: self.task.edge_hop(hop),
+            turn: hop.turn,
+            dir,
+        }
     }
 
     /// Records something about an edge.
@@ -348,10 +354,11 @@ impl<'a> Desk<'a> {
             return None;
         }
         let hops = self.task.hops.iter().filter(|h| !h.is_ended()).filter_map(|h| h.until);
-        let steps = self.task.steps.iter().filter(|s| !s.status.is_over()).filter_map(|s| s.not_before);
+        let live = self.task.steps.iter().filter(|s| !s.status.is_over());
+        let retries = live.flat_map(|s| &s.runs).filter_map(Run::retries_at);
         // Readiness is computed afresh now and then, whatever else is due: nothing waits without a clock.
         let afresh = self.ctx.now + self.ctx.registry.bounds.poll_max.times(12);
-        let due = hops.chain(steps).chain(self.task.deadline).chain([afresh]).min();
+        let due = hops.chain(retries).chain(self.task.deadline).chain([afresh]).min();
         // A time that serves stays: a decision that leaves the task as it was doesn't write its row.
         self.task.due_at.filter(|old| *old > self.ctx.now && due.is_some_and(|d| *old <= d)).or(due)
     }

@@ -60,10 +60,11 @@ impl Desk<'_> {
             Endpoint::Agent(_) => None,
             Endpoint::Role(_) | Endpoint::Team(_) => new.deadline.map(|d| self.now() + d),
         };
+        let (owner, step) = (new.owner, new.step);
         self.task.hops.push(Hop {
             id,
-            step: new.step,
-            owner: new.owner,
+            step: step.clone(),
+            owner: owner.clone(),
             to: new.to.clone(),
             depth: new.depth,
             skill: new.skill,
@@ -80,6 +81,9 @@ impl Desk<'_> {
             deliveries: 0,
             created_at: self.now(),
         });
+        if let HopOwner::Step { run } = owner {
+            self.run_is_out(&step, run, id)?;
+        }
         match &new.to {
             Endpoint::Agent(key) => self.begin_egress(id, &key.clone(), broken)?,
             Endpoint::Role(_) | Endpoint::Team(_) => {
@@ -134,7 +138,7 @@ impl Desk<'_> {
         let hop = self.hop_mut(id)?;
         hop.state = HopState::Out { envelope };
         let kind = match (&hop.owner, hop.turn) {
-            (HopOwner::Step, 1) => EnvelopeKind::Work,
+            (HopOwner::Step { .. }, 1) => EnvelopeKind::Work,
             (HopOwner::Worker { .. }, 1) => EnvelopeKind::Query,
             _ => EnvelopeKind::Reply,
         };
@@ -174,7 +178,7 @@ impl Desk<'_> {
     /// Who sends a hop: the requester's key, or the role whose worker delegates.
     pub(crate) fn principal(&self, hop: &Hop) -> Entity {
         match &hop.owner {
-            HopOwner::Step => Entity::Key(self.task.requester.clone()),
+            HopOwner::Step { .. } => Entity::Key(self.task.requester.clone()),
             HopOwner::Worker { role, .. } => Entity::Role(RoleFacts {
                 name: role.clone(),
                 clearance: self.ctx.registry.role(role).clearance,
@@ -327,7 +331,7 @@ impl Desk<'_> {
     /// Records where an approval stands.
     pub(crate) fn record_approval(&mut self, approval: &Approval, actor: Actor) {
         let reason = approval.decisions.last().and_then(|d| d.reason.clone()).map(|r| self.note(&r));
-        let hop = self.task.hop(approval.hop).and_then(Hop::edge_hop);
+        let hop = self.task.hop(approval.hop).and_then(|h| self.task.edge_hop(h));
         let edge = crate::ledger::EdgeKey {
             task: approval.task,
             step: approval.step.clone(),

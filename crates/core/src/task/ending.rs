@@ -5,12 +5,14 @@ use serde_json::Value;
 use crate::bridge::state::Event;
 use crate::change::{DeadKind, DeadLetter, Row, Write};
 use crate::envelope::EnvelopeState;
-use crate::id::{DeadLetterId, HopId, PayloadId, StepName};
+use crate::id::{DeadLetterId, HopId, PayloadId};
 use crate::ledger::data::{ApprovalStatus, Effects, NoteData, OutcomeData};
 use crate::ledger::{Actor, Code, Data, Dir};
 use crate::reason::{Reason, ReasonCode};
 use crate::task::desk::{Desk, Refusal};
-use crate::task::{End, Ending, Held, Hop, HopOwner, HopState, Question, StepStatus, TaskStatus, Wants};
+use crate::task::{
+    End, Ending, Held, Hop, HopOwner, HopState, Question, Run, RunState, Step, StepStatus, TaskStatus, Wants,
+};
 
 impl Desk<'_> {
     /// Ends a hop and tells its owner: the step goes on or ends, the parked worker may be resumed.
@@ -21,7 +23,7 @@ impl Desk<'_> {
         self.close_hop(id, &end)?;
         let hop = self.hop(id)?.clone();
         match hop.owner {
-            HopOwner::Step => self.step_over(&hop.step, end),
+            HopOwner::Step { run } => self.run_over(&hop.step, run, end),
             HopOwner::Worker { hop: parent, .. } => self.resume_if_answered(parent),
         }
     }
@@ -62,7 +64,11 @@ impl Desk<'_> {
             let why = end.reason.as_ref().map_or(end.ending.as_str(), |r| r.code.as_str());
             let payload = end.output.as_ref().or(output).map(|h| h.digest.clone());
             let note = NoteData { what: Code::of("ending"), why: Code::of(why), payload };
-            return self.record_apart(hop.edge_hop(), Actor::system("coordinator"), Data::Late(note));
+            return self.record_apart(
+                self.task.edge_hop(hop),
+                Actor::system("coordinator"),
+                Data::Late(note),
+            );
         }
         if let Ok(live) = self.hop_mut(hop.id) {
             live.closed = hop.turn;
@@ -117,73 +123,6 @@ impl Desk<'_> {
         self.close_hop(id, &end)
     }
 
-    /// A step's hop is over: try again, take the fallback, or end the step; a bad end ends the task.
-    fn step_over(&mut self, name: &StepName, end: End) -> Result<(), Refusal> {
-        let end = self.held_to_schema(name, end)?;
-        if end.ending == Ending::Completed {
-            let now = self.now();
-            let step = self.step_mut(name)?;
-            step.status = StepStatus::Ended(Ending::Completed);
-            step.output = end.output;
-            step.ended_at = Some(now);
-            return Ok(());
-        }
-        if self.may_try_again(name, &end)? {
-            return Ok(());
-        }
-        self.end_step(name, &end)?;
-        self.end_task(end.ending, end.reason, None)
-    }
-
-    fn end_step(&mut self, name: &StepName, end: &End) -> Result<(), Refusal> {
-        let now = self.now();
-        let step = self.step_mut(name)?;
-        step.status = StepStatus::Ended(end.ending);
-        step.reason.clone_from(&end.reason);
-        step.ended_at = Some(now);
-        Ok(())
-    }
-
-    fn held_to_schema(&mut self, name: &StepName, end: End) -> Result<End, Refusal> {
-        let (Some(output), Some(def)) = (&end.output, self.flow.step(name)) else { return Ok(end) };
-        let Some(schema) = def.output_schema.clone() else { return Ok(end) };
-        let data = self.payload(output)?.data();
-        Ok(match self.ctx.schemas.check(&schema, &data) {
-            Ok(()) => end,
-            Err(why) => End::badly(Ending::Failed, ReasonCode::OutputSchemaMismatch, &why),
-        })
-    }
-
-    /// Puts a step back for another try, if the workflow grants one and trying again can't double an effect.
-    fn may_try_again(&mut self, name: &StepName, end: &End) -> Result<bool, Refusal> {
-        let unsafe_to_repeat = end.reason.as_ref().is_some_and(|r| {
-            matches!(r.code, ReasonCode::OutcomeUnknown | ReasonCode::Tampered | ReasonCode::IngressDenied)
-        });
-        if unsafe_to_repeat || end.ending == Ending::Canceled || self.task.status.is_ended() {
-            return Ok(false);
-        }
-        let Some(def) = self.flow.step(name).cloned() else { return Ok(false) };
-        let now = self.now();
-        let step = self.step_mut(name)?;
-        let retries = matches!(end.ending, Ending::Failed | Ending::TimedOut | Ending::Rejected);
-        if let Some(retry) = def.retry
-            && retries
-            && step.on_fallback.is_none()
-            && step.tries < u32::from(retry.attempts)
-        {
-            step.status = StepStatus::Pending;
-            step.not_before = Some(now + retry.backoff.unwrap_or_default());
-            return Ok(true);
-        }
-        if let (Some(fallback), None) = (def.fallback, &step.on_fallback) {
-            step.on_fallback = Some(fallback);
-            step.status = StepStatus::Pending;
-            step.not_before = None;
-            return Ok(true);
-        }
-        Ok(false)
-    }
-
     /// Ends the task: live hops are canceled, pending steps skipped.
     pub(crate) fn end_task(
         &mut self,
@@ -209,8 +148,8 @@ impl Desk<'_> {
         let canceled = Reason::from(code);
         let now = self.now();
         for step in self.task.steps.iter_mut().filter(|s| !s.status.is_over()) {
-            step.status = match step.status {
-                StepStatus::Pending => StepStatus::Skipped,
+            step.status = match step.runs.as_slice() {
+                [] => StepStatus::Skipped,
                 _ if code == ReasonCode::Deadline => StepStatus::Ended(Ending::TimedOut),
                 _ => StepStatus::Ended(Ending::Canceled),
             };
@@ -224,16 +163,10 @@ impl Desk<'_> {
 
     /// What steps and task look like from outside, of what their hops do.
     pub(crate) fn refresh(&mut self) {
-        let statuses: Vec<Option<StepStatus>> = self
-            .task
-            .steps
-            .iter()
-            .map(|s| if s.status.is_over() { None } else { s.hop.and_then(|h| self.hop_status(h)) })
-            .collect();
+        let statuses: Vec<Option<StepStatus>> =
+            self.task.steps.iter().map(|s| self.status_of_runs(s)).collect();
         for (step, status) in self.task.steps.iter_mut().zip(statuses) {
-            if let Some(status) = status.filter(|_| step.status != StepStatus::Pending) {
-                step.status = status;
-            }
+            step.status = status.unwrap_or(step.status);
         }
         if !self.task.status.is_ended() {
             let any = |s: StepStatus| self.task.steps.iter().any(|step| step.status == s);
@@ -245,6 +178,19 @@ impl Desk<'_> {
                 TaskStatus::Running
             };
         }
+    }
+
+    /// What a live step's runs make of it: a person who must move shows first, then whatever moves.
+    fn status_of_runs(&self, step: &Step) -> Option<StepStatus> {
+        use StepStatus as S;
+        let of_run = |run: &Run| match run.state {
+            RunState::Waiting { .. } => Some(S::Pending),
+            RunState::Out { hop } => self.hop_status(hop),
+            RunState::Over { .. } => None,
+        };
+        let all: Vec<S> = step.runs.iter().filter_map(of_run).collect();
+        let shown = [S::AwaitingApproval, S::AwaitingInput, S::Dispatched, S::Parked, S::Pending];
+        shown.into_iter().filter(|_| !step.status.is_over()).find(|s| all.contains(s))
     }
 
     fn hop_status(&self, id: HopId) -> Option<StepStatus> {

@@ -18,7 +18,7 @@ use crate::ledger::{Actor, Data, Dir};
 use crate::payload::{Payload, Sha256Digest, canonical};
 use crate::reason::ReasonCode;
 use crate::task::desk::{Context, Desk, Refusal};
-use crate::task::{End, Ending, Hop, HopState};
+use crate::task::{End, Ending, Hop, HopOwner, HopState};
 use crate::time::{Span, Timestamp};
 use crate::workflow::Workflow;
 
@@ -342,6 +342,7 @@ impl Desk<'_> {
             "kind": kind,
             "task_id": self.task.id,
             "step": e.step,
+            "element": self.element(hop),
             "role": role,
             "delivery": e.delivery,
             "expires_at": until,
@@ -355,6 +356,15 @@ impl Desk<'_> {
             "continuation": continuation,
             "replies": replies,
         }))
+    }
+
+    /// Which element of its step's list a hop is for, from 0; none if the step doesn't run over a list.
+    fn element(&self, hop: &Hop) -> Option<usize> {
+        let runs_over_a_list = self.flow.step(&hop.step).is_some_and(|d| d.for_each.is_some());
+        match hop.owner {
+            HopOwner::Step { run } if runs_over_a_list => Some(run),
+            HopOwner::Step { .. } | HopOwner::Worker { .. } => None,
+        }
     }
 
     /// Where the role may delegate from this step: what the role may, narrowed by what the step may.

@@ -343,12 +343,14 @@ impl Checker<'_> {
                 fault(FaultCode::NotNeeded, message);
                 continue;
             }
-            let schema = self.drafts.get(place).and_then(|d| d.output_schema.as_ref());
+            let draft = self.drafts.get(place);
+            let schema = draft.and_then(|d| d.output_schema.as_ref());
+            let each = draft.and_then(|d| d.for_each.as_ref()).map(|(each, _)| each);
             let reads_output = matches!(read.root, Root::Output(_));
             if used == Use::Condition
                 && reads_output
                 && self.tainted.contains(&place)
-                && !guard::is_confined(read, schema)
+                && !guard::is_confined(read, schema, each)
             {
                 let message = format!(
                     "foreign words may be in the output of `{step}`, and they mustn't decide: read a boolean, a number \

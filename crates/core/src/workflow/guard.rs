@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::definition::Workflow;
+use super::definition::{ForEach, Workflow};
 use super::expression::{Read, Root, Segment};
 use crate::endpoint::Endpoint;
 use crate::id::StepName;
@@ -43,16 +43,18 @@ impl Workflow {
         let def = self.step(step)?;
         let conditions = def.when.iter().chain(def.for_each.iter().map(|e| &e.list));
         conditions.flat_map(super::Template::reads).find_map(|read| {
-            let (what, schema) = match &read.root {
+            let (what, schema, each) = match &read.root {
                 Root::Input if tainted.contains(&Source::Input) => {
-                    ("the task's input".to_owned(), self.input_schema.as_ref())
+                    ("the task's input".to_owned(), self.input_schema.as_ref(), None)
                 }
                 Root::Output(of) if tainted.contains(&Source::Step(of.clone())) => {
-                    (format!("the output of `{of}`"), self.step(of).and_then(|s| s.output_schema.as_ref()))
+                    let of_step = self.step(of);
+                    let schema = of_step.and_then(|s| s.output_schema.as_ref());
+                    (format!("the output of `{of}`"), schema, of_step.and_then(|s| s.for_each.as_ref()))
                 }
                 _ => return None,
             };
-            (!is_confined(read, schema)).then(|| UnsafeRead { step: step.clone(), what })
+            (!is_confined(read, schema, each)).then(|| UnsafeRead { step: step.clone(), what })
         })
     }
 }
@@ -62,9 +64,15 @@ pub(super) fn any_agent<'e>(mut endpoints: impl Iterator<Item = &'e Endpoint>) -
     endpoints.any(|e| matches!(e, Endpoint::Agent(_)))
 }
 
-/// Does this read end at a boolean, a number or one of a closed list, by this schema of the data?
-pub(super) fn is_confined(read: &Read, schema: Option<&Value>) -> bool {
-    let (Some(root), Some((Segment::Member(view), path))) = (schema, read.path.split_first()) else {
+/// Does this read end at a boolean, a number or one of a closed list, by this schema of the data? What a
+/// `for_each` step gave is a list, and the schema is of each element's output.
+pub(super) fn is_confined(read: &Read, schema: Option<&Value>, each: Option<&ForEach>) -> bool {
+    let within = match (each, read.path.as_slice()) {
+        (None, path) => path,
+        (Some(_), [Segment::Member(view), Segment::At(_), path @ ..]) if view == "data" => path,
+        (Some(_), _) => return false,
+    };
+    let (Some(root), Some((Segment::Member(view), path))) = (schema, within.split_first()) else {
         return false;
     };
     let mut at = match resolve(root, root) {
@@ -114,6 +122,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::label::Levels;
     use crate::workflow::Expression;
 
     #[test]
@@ -133,7 +142,7 @@ mod tests {
         });
         let confined = |path: &str| {
             let read = Expression::parse(&format!("steps.x.output{path}")).unwrap().reads()[0].clone();
-            is_confined(&read, Some(&schema))
+            is_confined(&read, Some(&schema), None)
         };
         for ok in [".data.ok", ".data.n", ".data['word']", ".data.one", ".data.list[3]", ".data.deep.flag"] {
             assert!(confined(ok), "{ok}");
@@ -160,7 +169,30 @@ mod tests {
             assert!(!confined(free), "{free}");
         }
         let read = Expression::parse("steps.x.output.data.ok").unwrap().reads()[0].clone();
-        assert!(!is_confined(&read, None));
-        assert!(!is_confined(&read, Some(&json!(true))));
+        assert!(!is_confined(&read, None, None));
+        assert!(!is_confined(&read, Some(&json!(true)), None));
+    }
+    #[test]
+    fn of_a_list_only_closed_choices_of_an_element_are_confined() {
+        let schema = json!({ "properties": { "ok": { "type": "boolean" }, "text": { "type": "string" } } });
+        let text = "name: x\nsteps: {x: {to: role:x, for_each: \"${{ input.data }}\"}}";
+        let flow = Workflow::parse(text, &Levels::default()).unwrap();
+        let confined = |path: &str| {
+            let read = Expression::parse(&format!("steps.x.output{path}")).unwrap().reads()[0].clone();
+            is_confined(&read, Some(&schema), flow.steps[0].for_each.as_ref())
+        };
+        assert!(confined(".data[0].data.ok"));
+        for free in [
+            "",
+            ".data",
+            ".data.ok",
+            ".data[0]",
+            ".data[0].data.text",
+            ".data[0].text",
+            ".text",
+            ".parts[0].data.ok",
+        ] {
+            assert!(!confined(free), "{free}");
+        }
     }
 }

@@ -79,13 +79,13 @@ impl Program {
     /// Runs it once. When `stop` comes back first, it is asked to end, and ended after five seconds.
     pub(super) async fn run(
         &self,
-        environment: [(&str, &str); 3],
+        environment: &[(&str, &str)],
         stdin: Vec<u8>,
         stop: impl Future<Output = Stop>,
     ) -> Ended {
         let spawned = Command::new(&self.program)
             .args(&self.arguments)
-            .envs(environment)
+            .envs(environment.iter().copied())
             .env_remove("EXEAT_KEY")
             .env_remove("EXEAT_KEY_FILE")
             .stdin(Stdio::piped())
@@ -216,7 +216,7 @@ mod tests {
     async fn sh(script: &str, stdin: &str) -> Exited {
         let program = Program::find(["sh", "-c", script].map(OsString::from).to_vec()).ok().unwrap();
         let environment = [("A", "1"), ("B", "2"), ("C", "3")];
-        match program.run(environment, stdin.as_bytes().to_vec(), std::future::pending()).await {
+        match program.run(&environment, stdin.as_bytes().to_vec(), std::future::pending()).await {
             Ended::Exited(exited) => exited,
             other => panic!("{other:?}"),
         }
@@ -266,7 +266,7 @@ mod tests {
     async fn a_command_that_ignores_being_asked_is_ended_with_all_it_started() {
         let script = "trap '' TERM; sleep 600 & echo $!; wait; sleep 600";
         let program = Program::find(["sh", "-c", script].map(OsString::from).to_vec()).ok().unwrap();
-        let ended = program.run([("A", ""); 3], Vec::new(), std::future::ready(Stop::LeaseLost)).await;
+        let ended = program.run(&[("A", "")], Vec::new(), std::future::ready(Stop::LeaseLost)).await;
         assert!(matches!(ended, Ended::Stopped(Stop::LeaseLost)), "{ended:?}");
     }
 

@@ -22,6 +22,8 @@ pub(super) struct Lease {
     pub(super) task_id: String,
     /// Of the step.
     pub(super) step: String,
+    /// Which element of the step's list it is for, from 0; empty if the step doesn't run over a list.
+    pub(super) element: String,
     /// Which delivery, from 1.
     pub(super) delivery: String,
     /// The lease as one line of JSON, with a line feed, without its id and end.
@@ -42,6 +44,8 @@ struct Facts {
     lease_id: String,
     task_id: String,
     step: String,
+    #[serde(default)]
+    element: Option<u64>,
     delivery: u64,
     expires_at: Timestamp,
     input: Input,
@@ -78,6 +82,7 @@ impl Lease {
             id: facts.lease_id,
             task_id: facts.task_id,
             step: facts.step,
+            element: facts.element.map(|n| n.to_string()).unwrap_or_default(),
             delivery: facts.delivery.to_string(),
             line,
             text: facts.input.text.unwrap_or_default(),

@@ -6,6 +6,7 @@ mod chain;
 mod doors;
 mod first_steps;
 mod foreign_peers;
+mod lists;
 mod nothing_leaves;
 mod outcomes;
 mod push_and_sweep;

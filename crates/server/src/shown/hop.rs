@@ -29,12 +29,12 @@ pub fn edges(records: &[StoredRecord]) -> Vec<Edge> {
 /// A hop to a foreign agent. Its `payload_digest` is the plain SHA-256 of the payload bytes for who may see them,
 /// and the ledger's salted one for anybody else: a plain digest of few possible contents gives them away.
 #[must_use]
-pub fn shown(b: &Bridge, hop: Option<&Hop>, snapshot: &Snapshot, edges: &[Edge], sight: Sight<'_>) -> Value {
-    let seen = hop.map_or(&b.payload.label, |h| &h.seen);
+pub fn shown(b: &Bridge, hop: &Hop, snapshot: &Snapshot, edges: &[Edge], sight: Sight<'_>) -> Value {
+    let seen = &hop.seen;
     let cleared = sight.sees(&b.payload.label) && sight.sees(seen);
-    let delegation = match hop.map(|h| &h.owner) {
-        Some(HopOwner::Worker { delegation, .. }) => Some(delegation),
-        _ => None,
+    let delegation = match &hop.owner {
+        HopOwner::Worker { delegation, .. } => Some(delegation),
+        HopOwner::Step { .. } => None,
     };
     let digest = if cleared { b.payload.plain.to_string() } else { b.payload.digest.as_str().to_owned() };
     let attempts: Vec<Value> = b
@@ -91,9 +91,9 @@ pub fn shown(b: &Bridge, hop: Option<&Hop>, snapshot: &Snapshot, edges: &[Edge],
     })
 }
 
-fn question(hop: Option<&Hop>, snapshot: &Snapshot, sight: Sight<'_>) -> Value {
-    match hop.map(|h| &h.state) {
-        Some(HopState::Asking(q)) => json!({
+fn question(hop: &Hop, snapshot: &Snapshot, sight: Sight<'_>) -> Value {
+    match &hop.state {
+        HopState::Asking(q) => json!({
             "question_id": q.id,
             "prompt": sight.payload(&q.prompt, &snapshot.payloads),
             "until": q.until,

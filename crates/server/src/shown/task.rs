@@ -7,7 +7,7 @@ use exeat_core::id::PayloadId;
 use exeat_core::label::Label;
 use exeat_core::payload::Sealed;
 use exeat_core::registry::Registry;
-use exeat_core::task::{Hop, HopOwner, HopState, Step, Task};
+use exeat_core::task::{Hop, HopOwner, HopState, Run, RunState, Step, Task};
 use exeat_core::workflow::Workflow;
 use serde_json::{Value, json};
 
@@ -80,22 +80,26 @@ fn hop_label(h: &Hop) -> Label {
 fn step(s: &Step, snapshot: &Snapshot, flow: &Workflow, edges: &[Edge], sight: Sight<'_>) -> Value {
     let task = &snapshot.task.0;
     let def = flow.step(&s.name);
-    let own = s.hop.and_then(|id| task.hop(id));
+    // The elements of a list have labels of their own; the step shows the list's.
+    let only = if let [run] = s.runs.as_slice() { Some(run) } else { None };
+    let own = only.and_then(Run::hop).and_then(|id| task.hop(id));
     let label = own.map(|h| &h.seen).or(s.input.as_ref().map(|i| &i.label));
     let carried = task
         .hops
         .iter()
         .filter(|h| h.step == s.name)
         .fold(label.unwrap_or(&task.input.label).clone(), |l, h| l.join(&hop_label(h)));
-    let to = s.on_fallback.as_ref().or(def.map(|d| &d.to));
+    let to = only.and_then(|r| r.on_fallback.as_ref()).or(def.map(|d| &d.to));
+    let is_over = |r: &&Run| matches!(r.state, RunState::Over { .. });
+    let elements = def.and_then(|d| d.for_each.as_ref()).filter(|_| s.started_at.is_some());
+    let elements =
+        elements.map(|_| json!({ "total": s.runs.len(), "over": s.runs.iter().filter(is_over).count() }));
     let tainted = own.map_or_else(|| s.input.as_ref().is_some_and(|i| i.tainted), |h| h.tainted);
-    let hops: Vec<Value> = snapshot
-        .bridges
-        .iter()
-        .map(|(b, _)| b)
-        .filter(|b| b.step == s.name)
-        .map(|b| hop::shown(b, task.hop(b.hop), snapshot, edges, sight))
-        .collect();
+    // In the order in which the task made them.
+    let bridge_of = |h: &Hop| snapshot.bridges.iter().map(|(b, _)| b).find(|b| b.hop == h.id);
+    let own_hops = task.hops.iter().filter(|h| h.step == s.name);
+    let hops: Vec<Value> =
+        own_hops.filter_map(|h| Some(hop::shown(bridge_of(h)?, h, snapshot, edges, sight))).collect();
     json!({
         "name": s.name,
         "to": to,
@@ -106,6 +110,7 @@ fn step(s: &Step, snapshot: &Snapshot, flow: &Workflow, edges: &[Edge], sight: S
         "tainted": tainted,
         "input": sight.maybe(s.input.as_ref(), &snapshot.payloads),
         "output": sight.maybe(s.output.as_ref(), &snapshot.payloads),
+        "elements": elements,
         "deliveries": deliveries(s, snapshot),
         "started_at": s.started_at,
         "ended_at": s.ended_at,
@@ -116,7 +121,7 @@ fn step(s: &Step, snapshot: &Snapshot, flow: &Workflow, edges: &[Edge], sight: S
 /// How often the step's work was handed to a worker: what is over, and the envelope that is out.
 fn deliveries(s: &Step, snapshot: &Snapshot) -> u32 {
     let task = &snapshot.task.0;
-    let of_step = |h: &&Hop| h.step == s.name && matches!(h.owner, HopOwner::Step);
+    let of_step = |h: &&Hop| h.step == s.name && matches!(h.owner, HopOwner::Step { .. });
     task.hops
         .iter()
         .filter(of_step)

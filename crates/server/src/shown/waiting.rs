@@ -8,7 +8,7 @@ use exeat_core::envelope::EnvelopeState;
 use exeat_core::gate::is_halted;
 use exeat_core::id::{ApprovalId, EnvelopeId};
 use exeat_core::registry::{EgressMode, Registry};
-use exeat_core::task::{Hop, HopState, Question, Step, StepStatus, Wants};
+use exeat_core::task::{Hop, HopState, Question, Run, Step, Wants};
 use exeat_core::time::Timestamp;
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ pub fn shown(snapshot: &Snapshot, registry: &Registry) -> Vec<Value> {
         return Vec::new();
     }
     let hops = task.hops.iter().filter_map(|h| of_hop(h, snapshot, registry));
-    let retries = task.steps.iter().filter_map(|s| of_step(s, task.deadline));
+    let retries = task.steps.iter().flat_map(|s| retries_of(s, task.deadline));
     hops.chain(retries).map(Wait::shown).collect()
 }
 
@@ -43,9 +43,9 @@ impl Wait<'_> {
     }
 }
 
-fn of_step(s: &Step, deadline: Option<Timestamp>) -> Option<Wait<'_>> {
-    let at = s.not_before.filter(|_| s.status == StepStatus::Pending)?;
-    Some(Wait {
+fn retries_of(s: &Step, deadline: Option<Timestamp>) -> impl Iterator<Item = Wait<'_>> {
+    let runs = s.runs.iter().filter(|_| !s.status.is_over());
+    runs.filter_map(Run::retries_at).map(move |at| Wait {
         step: &s.name,
         on: "retry",
         of: s.name.to_string(),

@@ -164,7 +164,7 @@ async fn what_a_workflow_may_not_hold_is_refused_with_its_place() {
         ("name: w\nsteps:\n  a: { to: \"https://x.example\" }\n".to_owned(), "url_in_workflow", 3),
         (step("    needs: [b]\n"), "bad_workflow", 5),
         (step("    label: secret\n"), "bad_label", 5),
-        (step("    for_each: \"${{ input.data }}\"\n"), "bad_workflow", 5),
+        (step("    for_each: 3\n"), "bad_workflow", 5),
         (step("    colour: red\n"), "bad_workflow", 5),
         ("name: [".to_owned(), "bad_workflow", 1),
     ] {

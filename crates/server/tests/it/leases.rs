@@ -26,6 +26,7 @@ async fn a_worker_leases_works_and_completes_and_the_same_call_gets_the_same_ans
             "continuation",
             "deadline",
             "delivery",
+            "element",
             "expires_at",
             "hops_left",
             "input",

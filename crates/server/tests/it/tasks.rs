@@ -32,8 +32,9 @@ const TASK: [&str; 17] = [
     "waiting",
     "workflow",
 ];
-const STEP: [&str; 13] = [
+const STEP: [&str; 14] = [
     "deliveries",
+    "elements",
     "ended_at",
     "hops",
     "input",

@@ -134,7 +134,7 @@ impl Maker {
         Hop {
             id: HopId::draw(&mut self.ids),
             step: "step".parse().unwrap(),
-            owner: HopOwner::Step,
+            owner: HopOwner::Step { run: 0 },
             to: to.parse().unwrap(),
             depth: 1,
             skill: None,

@@ -126,9 +126,11 @@ async fn approve(shared: &Shared, cluster: &Cluster) {
 
 async fn answer(shared: &Shared, cluster: &Cluster) {
     let open = shared.audit.of_tasks(|t| {
-        let asking = t.hops.iter().filter(|h| h.owner == HopOwner::Step).filter_map(|h| match &h.state {
-            HopState::Asking(q) if q.wants == Wants::Input => Some((h.id, q.id)),
-            _ => None,
+        let asking = t.hops.iter().filter(|h| matches!(h.owner, HopOwner::Step { .. })).filter_map(|h| {
+            match &h.state {
+                HopState::Asking(q) if q.wants == Wants::Input => Some((h.id, q.id)),
+                _ => None,
+            }
         });
         asking.collect()
     });

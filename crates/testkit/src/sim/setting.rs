@@ -40,7 +40,7 @@ where
 }
 
 /// The workflows, by name.
-const FLOWS: [(&str, &str); 6] = [
+const FLOWS: [(&str, &str); 7] = [
     (
         "line",
         r#"{"name":"line","steps":{
@@ -63,6 +63,15 @@ const FLOWS: [(&str, &str); 6] = [
             "ask":{"to":"agent:beta","input":"${{ input }}","output_schema":{"type":"object","required":["ok"],"properties":{"ok":{"type":"boolean"}}}},
             "yes":{"to":"role:writer","needs":["ask"],"when":"${{ steps.ask.output.data.ok }}","input":"${{ steps.ask.output }}"},
             "no":{"to":"agent:alpha","needs":["ask"],"when":"${{ !steps.ask.output.data.ok }}","input":"no","fallback":"agent:beta"}}}"#,
+    ),
+    (
+        "each",
+        r#"{"name":"each","steps":{
+            "list":{"to":"role:writer","for_each":"${{ [1, 2, 3] }}","retry":{"attempts":2,"backoff":"1s"},"fallback":"role:helper"},
+            "none":{"to":"role:writer","for_each":"${{ [] }}"},
+            "out":{"to":"agent:alpha","needs":["list","none"],"for_each":{"in":"${{ ['a', 'b'] }}","max":2},
+                "input":{"text":"${{ item }}","data":"${{ steps.list.output.data }}"},"retry":{"attempts":2},"fallback":"agent:beta"}},
+            "output":{"data":"${{ steps.out.output.data }}"}}"#,
     ),
     ("hop-alpha", r#"{"name":"hop-alpha","steps":{"hop":{"to":"agent:alpha"}}}"#),
     (
