@@ -91,7 +91,7 @@ fn find(snapshot: &Snapshot, id: ApprovalId) -> Option<&Approval> {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Decided {
-    digest: Sha256Digest,
+    digest: String,
     #[serde(default)]
     reason: Option<String>,
 }
@@ -137,7 +137,10 @@ async fn decide(
     let walked = app.ports.walk(caller.org(), Find::Approval(id), |ctx, ids, flow, snapshot| {
         let before = snapshot.clone();
         let mut set = ChangeSet::new(ChangeId::draw(&mut ids.clone()), caller.org().clone(), ctx.now);
-        let seen = body.value.digest;
+        // What isn't a digest is no less a mismatch: it stands for itself.
+        let said = body.value.digest.as_str();
+        let seen =
+            Sha256Digest::try_from(said.to_owned()).unwrap_or_else(|_| Sha256Digest::of(said.as_bytes()));
         match decision::decide(ctx, ids, flow, snapshot, id, &caller.key, choice, seen, why)? {
             Decision::Again => {}
             Decision::Made(made) => set = *made,

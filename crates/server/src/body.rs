@@ -5,6 +5,7 @@
 
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use bytes::Bytes;
@@ -47,6 +48,9 @@ pub struct Asked<T>(pub T);
 #[derive(Debug)]
 pub struct Named<T>(pub T);
 
+/// How long a body may take to come whole.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
 /// The largest body taken: a payload of the largest size with every character escaped, and what is around it.
 fn most(app: &App) -> usize {
     app.settings.bounds.payload.bytes.saturating_mul(4).saturating_add(1_048_576)
@@ -54,7 +58,11 @@ fn most(app: &App) -> usize {
 
 async fn read(request: Request, most: usize) -> Result<(HeaderMap, Bytes, Sha256Digest), Problem> {
     let (parts, body) = request.into_parts();
-    let read = Limited::new(body, most).collect().await.map_err(|e| {
+    let read = tokio::time::timeout(PATIENCE, Limited::new(body, most).collect()).await.map_err(|_| {
+        let detail = format!("The body did not come whole within {} seconds.", PATIENCE.as_secs());
+        Problem::new(Code::BadJson, detail)
+    })?;
+    let read = read.map_err(|e| {
         if e.is::<LengthLimitError>() {
             Problem::new(Code::PayloadTooLarge, format!("The body is larger than {most} bytes."))
         } else {

@@ -9,7 +9,6 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{ConnectInfo, Path, Request, State};
@@ -33,10 +32,9 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 
 use crate::app::App;
+use crate::body::PATIENCE;
 
 const TOKEN_HEADERS: [&str; 2] = ["x-a2a-notification-token", "a2a-notification-token"];
-/// A body that isn't there by then isn't waited for.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// Buckets kept at most, of each kind.
 const BUCKETS: usize = 16_384;
 /// A foreign agent's id is at most this long, in bytes.

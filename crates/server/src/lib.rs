@@ -12,6 +12,7 @@ pub mod body;
 pub mod budgets;
 pub mod callback;
 pub mod checkpoints;
+mod connections;
 pub mod costs;
 pub mod dead_letters;
 pub mod egress_mode;
@@ -34,7 +35,6 @@ pub mod shown;
 pub mod tasks;
 pub mod workflows;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,6 +42,7 @@ use axum::Router;
 use tokio::net::TcpListener;
 
 use crate::app::App;
+use crate::connections::Connections;
 
 /// Every door.
 pub fn router(app: Arc<App>) -> Router {
@@ -80,30 +81,16 @@ pub fn start(app: &Arc<App>) {
 const LAST_REQUESTS: Duration = Duration::from_secs(5);
 
 /// Serves until told to stop; requests under way are answered.
-///
-/// # Errors
-/// If the listener fails.
-pub async fn serve(
-    listener: TcpListener,
-    app: Arc<App>,
-    stop: impl Future<Output = ()> + Send + 'static,
-) -> std::io::Result<()> {
+pub async fn serve(listener: TcpListener, app: Arc<App>, stop: impl Future<Output = ()> + Send + 'static) {
     let stopping = app.runtime.stopping().clone();
-    let service = router(app).into_make_service_with_connect_info::<SocketAddr>();
-    let told = {
-        let stopping = stopping.clone();
-        async move {
-            stop.await;
-            // Long polls and streams end by this.
-            stopping.cancel();
-        }
-    };
-    let cut_off = async {
-        stopping.cancelled().await;
-        tokio::time::sleep(LAST_REQUESTS).await;
-    };
+    let runtime = Arc::clone(&app.runtime);
+    let connections = Connections::new(router(app), runtime);
     tokio::select! {
-        served = axum::serve(listener, service).with_graceful_shutdown(told).into_future() => served,
-        () = cut_off => Ok(()),
+        () = connections.accept(&listener) => {}
+        () = stop => {}
     }
+    // Who comes now is refused, long polls and streams end, and what is under way is answered.
+    drop(listener);
+    stopping.cancel();
+    let _ = tokio::time::timeout(LAST_REQUESTS, connections.finished()).await;
 }

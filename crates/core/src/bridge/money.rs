@@ -23,8 +23,16 @@ impl Desk<'_> {
         if bridge.cost.reserved_microusd == price && price > 0 {
             return Ok(());
         }
+        let is_counted = !bridge.cost.accounts.is_empty();
         bridge.cost.accounts = accounts.iter().map(|(a, _)| a.clone()).collect();
+        if price == 0 && is_counted {
+            return Ok(());
+        }
         if price == 0 {
+            // Nothing is promised, so no record of it; but whoever sums up costs counts the hop, and no limit
+            // holds it.
+            let free = accounts.into_iter().map(|(a, _)| (a, None)).collect();
+            self.set.costs.push(cost::reserve(id, turn, 0, free));
             return Ok(());
         }
         bridge.cost.reserved_microusd = price;

@@ -107,7 +107,7 @@ async fn each_decision_that_may_not_count_is_refused_by_name_and_leaves_the_appr
         (&abroad, &right, 404, "not_found"),
         (&rig.second, &wrong, 409, "digest_mismatch"),
         (&rig.second, &json!({}), 422, "invalid"),
-        (&rig.second, &json!({"digest": "x"}), 422, "invalid"),
+        (&rig.second, &json!({"digest": "x"}), 409, "digest_mismatch"),
         (&rig.second, &json!({"digest": approval["digest"], "yes": true}), 422, "unknown_member"),
     ] {
         rig.call(decide(&approval, "approve", body).key(key)).await.problem(status, code);

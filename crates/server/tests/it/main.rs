@@ -15,6 +15,8 @@ mod approvals;
 #[cfg(test)]
 mod callback;
 #[cfg(test)]
+mod connections;
+#[cfg(test)]
 mod events;
 #[cfg(test)]
 mod leases;

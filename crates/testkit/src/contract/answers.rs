@@ -424,7 +424,7 @@ pub async fn costs_are_summed_by_agent_workflow_task_and_day<B: Bench>() {
     let workflow = Some(WorkflowRef { name: "check".parse().unwrap(), version: 1 });
     let mut task = Task { workflow, ..m.task() };
     task.hops = vec![m.hop("agent:auditor"), m.hop("agent:auditor"), m.hop("role:writer")];
-    let lone = Task { hops: vec![m.hop("agent:other")], ..m.task() };
+    let lone = Task { hops: vec![m.hop("agent:other"), m.hop("agent:free")], ..m.task() };
     store(&*record, &mut m, [Row::Task(task.clone()), Row::Task(lone.clone())]).await;
     let account = Account { scope: Scope::Org, since: Timestamp::EPOCH };
     let spend = |n: usize| (task.hops[n].id, 10, [7, 4, 3][n]);
@@ -435,6 +435,7 @@ pub async fn costs_are_summed_by_agent_workflow_task_and_day<B: Bench>() {
         (first_day, spend(1)),
         (next_day, spend(2)),
         (next_day, (lone.hops[0].id, 5, 5)),
+        (next_day, (lone.hops[1].id, 0, 0)),
     ] {
         m.at = at;
         let mut set = m.set();
@@ -448,9 +449,12 @@ pub async fn costs_are_summed_by_agent_workflow_task_and_day<B: Bench>() {
     record.commit(open_turn).await.unwrap();
     let end = next_day + Span::of_micros(1);
     for (by, wanted) in [
-        (CostBy::Agent, vec![("auditor", 2, 11, 0), ("other", 1, 5, 6), ("role:writer", 0, 3, 0)]),
-        (CostBy::Workflow, vec![("-", 1, 5, 6), ("check", 2, 14, 0)]),
-        (CostBy::Day, vec![("2027-01-15", 2, 11, 0), ("2027-01-16", 1, 8, 6)]),
+        (
+            CostBy::Agent,
+            vec![("auditor", 2, 11, 0), ("free", 1, 0, 0), ("other", 1, 5, 6), ("role:writer", 0, 3, 0)],
+        ),
+        (CostBy::Workflow, vec![("-", 2, 5, 6), ("check", 2, 14, 0)]),
+        (CostBy::Day, vec![("2027-01-15", 2, 11, 0), ("2027-01-16", 2, 8, 6)]),
     ] {
         let lines = record.costs(&org(), by, first_day, end).await.unwrap();
         let shown: Vec<_> =

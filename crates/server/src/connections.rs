@@ -1,0 +1,89 @@
+//! Connections of the listener: how many, for how long, and how they end at a stop.
+//!
+//! Promises: a peer that opens a connection and says nothing, or says it a byte at a time, is cut off; beyond
+//! [`MOST`] connections the next one waits to be accepted and costs nothing; a request under way at a stop is
+//! answered. What a request is about is the router's.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tower::ServiceExt as _;
+
+use crate::runtime::Runtime;
+
+/// Connections at once.
+const MOST: u32 = 4_096;
+/// How long the head of a request may take to come whole, the wait for its first byte included.
+const HEAD_PATIENCE: Duration = Duration::from_secs(20);
+/// The pause after the system refused to accept, e.g. for want of file descriptors.
+const BREATH: Duration = Duration::from_millis(50);
+
+/// All connections of one listener.
+pub(crate) struct Connections {
+    router: Router,
+    runtime: Arc<Runtime>,
+    seats: Arc<Semaphore>,
+}
+
+impl Connections {
+    pub(crate) fn new(router: Router, runtime: Arc<Runtime>) -> Self {
+        Self { router, runtime, seats: Arc::new(Semaphore::new(MOST as usize)) }
+    }
+
+    /// Accepts for ever.
+    pub(crate) async fn accept(&self, listener: &TcpListener) {
+        loop {
+            let Ok(seat) = Arc::clone(&self.seats).acquire_owned().await else { return };
+            match listener.accept().await {
+                Ok((stream, peer)) => self.runtime.spawn(self.serve(stream, peer, seat)),
+                Err(e) => {
+                    tracing::warn!("the listener can't accept: {e}");
+                    tokio::time::sleep(BREATH).await;
+                }
+            }
+        }
+    }
+
+    /// Waits until every connection has ended.
+    pub(crate) async fn finished(&self) {
+        let _ = self.seats.acquire_many(MOST).await;
+    }
+
+    fn serve(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        seat: OwnedSemaphorePermit,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let stopping = self.runtime.stopping().clone();
+        let router = self.router.clone();
+        let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+            let router = router.clone();
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(ConnectInfo(peer));
+            async move { router.oneshot(request).await.map_err(|e: Infallible| e) }
+        });
+        async move {
+            let _seat = seat;
+            let mut builder = http1::Builder::new();
+            builder.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE);
+            let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+            // An error is a peer that left or spoke no HTTP: nobody to tell.
+            tokio::select! {
+                _ = connection.as_mut() => return,
+                () = stopping.cancelled() => connection.as_mut().graceful_shutdown(),
+            }
+            let _ = connection.await;
+        }
+    }
+}
