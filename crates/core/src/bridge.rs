@@ -229,6 +229,8 @@ pub struct Route {
 pub struct Doorway {
     /// Whose door it is.
     pub route: Route,
+    /// The agent that its hop goes to, and the version of the entry under which it was cleared.
+    pub agent: (AgentKey, u32),
     /// The foreign task that its bridge has bound.
     pub foreign_task: Option<String>,
 }

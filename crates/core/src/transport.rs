@@ -6,8 +6,10 @@
 use async_trait::async_trait;
 
 use crate::gate::exeat::{CancelPermit, Exeat, Interface, Look};
+use crate::id::OrgName;
 use crate::payload::{Payload, Sha256Digest};
 use crate::reason::ReasonCode;
+use crate::registry::AgentEntry;
 use crate::time::Span;
 
 /// The state of a foreign task. An unknown word is progress, never an ending.
@@ -151,4 +153,13 @@ pub trait Transport: Send + Sync {
     async fn look(&self, look: Look) -> LookOutcome;
     /// Asks for a task of ours to be stopped.
     async fn cancel(&self, permit: CancelPermit) -> CancelOutcome;
+    /// What an agent sent of its own accord, without any form of the secrets that it is shown, nor of the
+    /// `tokens` that came along. `None` if the secrets can't be told now: then nothing of it may be kept.
+    async fn scrubbed(
+        &self,
+        org: &OrgName,
+        agent: &AgentEntry,
+        tokens: &[String],
+        bytes: Vec<u8>,
+    ) -> Option<Vec<u8>>;
 }

@@ -16,10 +16,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use exeat_core::gate::exeat::{CancelPermit, Exeat, Interface, Look, LookFor, Parcel};
-use exeat_core::id::ContextId;
+use exeat_core::id::{ContextId, OrgName};
 use exeat_core::payload::{Limits, Payload};
 use exeat_core::reason::ReasonCode;
-use exeat_core::registry::PushChoice;
+use exeat_core::registry::{AgentEntry, PushChoice};
 use exeat_core::time::{Monotonic, Span};
 use exeat_core::transport::{CancelOutcome, ForeignTask, LookOutcome, SendOutcome, SendReport, Transport};
 use exeat_wire::answer::{ListAnswer, SendAnswer, TaskAnswer};
@@ -32,7 +32,9 @@ use self::contact::{Contact, Got};
 use self::outcome::{Sent, Status};
 use crate::connect::proxy::Proxy;
 use crate::connect::{BadTls, Dialer, tls};
-use crate::credential::Credentials;
+use crate::credential::echo::Echoes;
+use crate::credential::{Credentials, Presented};
+use crate::entry::entry_of;
 use crate::exchange::{Bounds, Connector, MonotonicClock};
 use crate::resolve::Resolver;
 use crate::target::Platform;
@@ -354,6 +356,20 @@ impl Transport for A2a {
             Taken::Error(_, after) => CancelOutcome::Nothing { after },
             Taken::Nothing { after, .. } => CancelOutcome::Nothing { after },
         }
+    }
+
+    async fn scrubbed(
+        &self,
+        org: &OrgName,
+        agent: &AgentEntry,
+        tokens: &[String],
+        bytes: Vec<u8>,
+    ) -> Option<Vec<u8>> {
+        let entry = entry_of(agent).ok()?;
+        let shown = self.present(org, agent, &entry, &entry.registered).await.ok()?;
+        let tokens: Vec<SecretString> = tokens.iter().cloned().map(SecretString::from).collect();
+        let echoes = Echoes::of(tokens.iter().chain(shown.iter().map(Presented::secret)));
+        Some(echoes.scrub(bytes.into()).into())
     }
 }
 

@@ -283,7 +283,10 @@ impl Store for Sqlite {
         };
         let key = callback.as_str();
         let route = doc("callback_route", key, get(&row, "callback_route", key, 0)?)?;
-        Ok(Some(Doorway { route, foreign_task: get(&row, "a2a_bridge", key, 1)? }))
+        let foreign_task = get(&row, "a2a_bridge", key, 1)?;
+        let agent: String = get(&row, "a2a_bridge", key, 2)?;
+        let agent = agent.parse().map_err(|e| corrupt("a2a_bridge", key, e))?;
+        Ok(Some(Doorway { route, agent: (agent, get(&row, "a2a_bridge", key, 3)?), foreign_task }))
     }
 
     async fn ready_envelopes(

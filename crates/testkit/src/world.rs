@@ -10,10 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use exeat_core::bridge::PushClaim;
 use exeat_core::gate::exeat::{AttemptId, Bound, CancelPermit, Exeat, Interface, Look, LookFor};
-use exeat_core::id::{AgentKey, CallbackId};
+use exeat_core::id::{AgentKey, CallbackId, OrgName};
 use exeat_core::payload::{Payload, Sha256Digest};
 use exeat_core::ports::Clock as _;
 use exeat_core::reason::ReasonCode;
+use exeat_core::registry::AgentEntry;
 use exeat_core::time::{Monotonic, Span, Timestamp};
 use exeat_core::transport::{
     CancelOutcome, ForeignState, ForeignTask, LookOutcome, SendOutcome, SendReport, Transport,
@@ -478,5 +479,9 @@ impl Transport for World {
                 CancelOutcome::Task(self.shown(w))
             }
         }
+    }
+
+    async fn scrubbed(&self, _: &OrgName, _: &AgentEntry, _: &[String], bytes: Vec<u8>) -> Option<Vec<u8>> {
+        Some(bytes)
     }
 }

@@ -14,7 +14,7 @@ use exeat_core::gate::exeat::{CancelPermit, Exeat, Look};
 use exeat_core::id::{CallbackId, ChangeId, EnvelopeId, Ids, OrgName};
 use exeat_core::payload::{Payload, Sha256Digest};
 use exeat_core::ports::{DueRow, Find, Store, Unreadable};
-use exeat_core::registry::Registry;
+use exeat_core::registry::{AgentEntry, Registry};
 use exeat_core::task::advance::start;
 use exeat_core::time::{Span, Timestamp};
 use exeat_core::transport::{CancelOutcome, LookOutcome, SendReport, Transport};
@@ -108,6 +108,15 @@ impl Transport for Counting {
     }
     async fn cancel(&self, permit: CancelPermit) -> CancelOutcome {
         self.world.cancel(permit).await
+    }
+    async fn scrubbed(
+        &self,
+        org: &OrgName,
+        agent: &AgentEntry,
+        tokens: &[String],
+        bytes: Vec<u8>,
+    ) -> Option<Vec<u8>> {
+        self.world.scrubbed(org, agent, tokens, bytes).await
     }
 }
 

@@ -18,7 +18,7 @@ use exeat_core::ledger::LedgerKey;
 use exeat_core::payload::Sha256Digest;
 use exeat_core::ports::{Clock, Entropy, Store};
 use exeat_core::principal::{ApiKey, KeyScope};
-use exeat_core::registry::{Bounds, EgressMode, OrgDefaults};
+use exeat_core::registry::{AgentEntry, Bounds, EgressMode, OrgDefaults};
 use exeat_core::time::{Monotonic, Span, Timestamp};
 use exeat_core::transport::{CancelOutcome, LookOutcome, SendReport, Transport};
 use exeat_core::walk::Ports;
@@ -74,6 +74,9 @@ impl Transport for Walled {
     }
     async fn cancel(&self, _: CancelPermit) -> CancelOutcome {
         panic!("something was canceled")
+    }
+    async fn scrubbed(&self, _: &OrgName, _: &AgentEntry, _: &[String], bytes: Vec<u8>) -> Option<Vec<u8>> {
+        Some(bytes)
     }
 }
 

@@ -115,6 +115,9 @@ impl Transport for Scripted {
     async fn cancel(&self, _: CancelPermit) -> CancelOutcome {
         CancelOutcome::Over
     }
+    async fn scrubbed(&self, _: &OrgName, _: &AgentEntry, _: &[String], bytes: Vec<u8>) -> Option<Vec<u8>> {
+        Some(bytes)
+    }
 }
 
 /// What a call got.

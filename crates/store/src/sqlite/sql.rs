@@ -350,8 +350,8 @@ pub(super) const REGISTRY: &str = "
     UNION ALL SELECT 6, agent_key, version, '' FROM contact WHERE org_id = ?1";
 
 pub(super) const DOOR: &str = "
-    SELECT r.doc, b.foreign_task_id FROM callback_route AS r
-    LEFT JOIN a2a_bridge AS b ON b.org_id = r.org_id AND b.id = r.hop_id
+    SELECT r.doc, b.foreign_task_id, b.foreign_agent_key, b.registry_version FROM callback_route AS r
+    JOIN a2a_bridge AS b ON b.org_id = r.org_id AND b.id = r.hop_id
     WHERE r.org_id = ?1 AND r.callback_id = ?2";
 pub(super) const READY: &str = "
     SELECT created_at, id FROM envelope INDEXED BY envelope_ready

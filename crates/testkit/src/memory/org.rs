@@ -202,11 +202,9 @@ impl Org {
 
     pub(super) fn door(&self, callback: &CallbackId) -> Option<Doorway> {
         let Row::Route(route) = self.row(&Key::Route(callback.clone()))? else { return None };
-        let foreign_task = match self.row(&Key::Bridge(route.hop)) {
-            Some(Row::Bridge(b)) => b.foreign.as_ref().map(|f| f.task.clone()),
-            _ => None,
-        };
-        Some(Doorway { route: route.clone(), foreign_task })
+        let Row::Bridge(b) = self.row(&Key::Bridge(route.hop))? else { return None };
+        let foreign_task = b.foreign.as_ref().map(|f| f.task.clone());
+        Some(Doorway { route: route.clone(), agent: (b.agent.clone(), b.registry_version), foreign_task })
     }
 
     pub(super) fn snapshot(&self, find: Find, now: Timestamp) -> Option<Snapshot> {

@@ -74,18 +74,15 @@ fn answer(r: &Seen, told: &Mutex<Vec<(String, String)>>) -> Reply {
     if !url.is_empty() {
         told.lock().unwrap().push((url.clone(), token.clone()));
     }
-    // What it pushes is stored before anybody knows what was sent to whom: it says no secret there.
     let how = &body["params"]["message"]["parts"][0]["text"];
-    let (secret, token_said) =
-        if how == "push" { (String::new(), String::new()) } else { (secret, token.clone()) };
-    let said = [dressed(&secret), dressed(&token_said)].concat().join(" | ");
+    let said = [dressed(&secret), dressed(&token)].concat().join(" | ");
     let task = |state: &str, how: &Value| {
         let mut task = json!({
             "id": format!("task-{how}"), "contextId": body["params"]["message"]["contextId"],
             "status": {"state": state, "timestamp": "2026-01-01T00:00:00Z",
                 "message": {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": said}]}},
             "artifacts": [{"artifactId": format!("a {secret}"), "name": said,
-                "parts": [{"text": said}, {"data": {secret.as_str(): token_said}}, {"raw": STANDARD.encode(&said)}]}],
+                "parts": [{"text": said}, {"data": {secret.as_str(): token}}, {"raw": STANDARD.encode(&said)}]}],
         });
         if how == "name" {
             task["id"] = json!(format!("task {secret}"));
