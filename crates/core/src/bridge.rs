@@ -233,6 +233,30 @@ pub struct Doorway {
     pub agent: (AgentKey, u32),
     /// The foreign task that its bridge has bound.
     pub foreign_task: Option<String>,
+    /// What was pushed for its hop and not acted on yet.
+    pub unread: Unread,
+}
+
+/// Events of one hop that nothing acted on yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unread {
+    /// How many.
+    pub events: u64,
+    /// Bytes of the bodies that are kept of them.
+    pub body_bytes: u64,
+}
+
+impl Unread {
+    /// Events of one hop that are kept unread.
+    pub const MOST_EVENTS: u64 = 64;
+    /// Bytes of their bodies.
+    pub const MOST_BYTES: u64 = 4 * 1_048_576;
+
+    /// Is there room for one more, with a body of so many bytes?
+    #[must_use]
+    pub const fn has_room_for(&self, body_bytes: u64) -> bool {
+        self.events < Self::MOST_EVENTS && self.body_bytes.saturating_add(body_bytes) <= Self::MOST_BYTES
+    }
 }
 
 /// One event that was pushed, stored before anything acts on it.

@@ -110,11 +110,12 @@ async fn pushed(app: &App, meters: &Meters, id: &str, request: Request) -> Resul
         return Err(No::NotFound);
     }
     let pushed = clean(app, &org, agent, &credentials.tokens, &bytes).await;
-    match accept(&app.ports, &door, pushed).await.map_err(unavailable)? {
+    match accept(&app.ports, &door, agent.posture.callback_trust, pushed).await.map_err(unavailable)? {
         Accepted::Stored(acts) => {
             app.runtime.act(acts);
             Ok(())
         }
+        Accepted::Full => Err(No::TooMany),
         Accepted::OtherTask => {
             note_other_task(app, &door).await.map_err(unavailable)?;
             Err(No::NotFound)

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use async_trait::async_trait;
-use exeat_core::bridge::Doorway;
+use exeat_core::bridge::{Doorway, Unread};
 use exeat_core::change::{ChangeSet, DueKind, Receipt, Refused, Snapshot};
 use exeat_core::endpoint::Endpoint;
 use exeat_core::id::{CallbackId, ChangeId, EnvelopeId, OrgName};
@@ -37,7 +37,7 @@ mod writer;
 
 pub use open::OpenError;
 
-use read::{corrupt, doc, get, unavailable};
+use read::{corrupt, count, doc, get, unavailable};
 use writer::{Job, Want, Writer};
 
 /// Told how many change sets each batch held.
@@ -286,7 +286,10 @@ impl Store for Sqlite {
         let foreign_task = get(&row, "a2a_bridge", key, 1)?;
         let agent: String = get(&row, "a2a_bridge", key, 2)?;
         let agent = agent.parse().map_err(|e| corrupt("a2a_bridge", key, e))?;
-        Ok(Some(Doorway { route, agent: (agent, get(&row, "a2a_bridge", key, 3)?), foreign_task }))
+        let agent = (agent, get(&row, "a2a_bridge", key, 3)?);
+        let unread =
+            Unread { events: count(&row, "inbox", key, 4)?, body_bytes: count(&row, "payload", key, 5)? };
+        Ok(Some(Doorway { route, agent, foreign_task, unread }))
     }
 
     async fn ready_envelopes(

@@ -7,6 +7,7 @@ use crate::bridge::{Doorway, InboxRow, PushClaim};
 use crate::change::{ChangeSet, DueKind, Effect, Refused, Row, Write};
 use crate::id::{ChangeId, Ids, InboxId, PayloadId};
 use crate::payload::{Payload, Sealed, Sha256Digest};
+use crate::registry::CallbackTrust;
 use crate::walk::{Act, Committed, Ports, Stopped};
 
 /// A pushed event, read.
@@ -31,24 +32,38 @@ pub enum Accepted {
     Stored(Vec<Act>),
     /// It names another task than the one that is known behind that door.
     OtherTask,
+    /// Too much lies there unread: the sender may try again.
+    Full,
 }
 
-/// Stores a pushed event behind the door at which it came.
+/// Stores a pushed event behind the door at which it came. Where a push is only a hint, one unread body is kept;
+/// of the others the digest.
 ///
 /// # Errors
 /// If it can't be made durable: the sender may try again.
-pub async fn accept(ports: &Ports, door: &Doorway, pushed: Pushed) -> Result<Accepted, Stopped> {
+pub async fn accept(
+    ports: &Ports,
+    door: &Doorway,
+    trust: CallbackTrust,
+    pushed: Pushed,
+) -> Result<Accepted, Stopped> {
     let named = pushed.foreign_task.as_deref();
     if door.foreign_task.as_deref().is_some_and(|known| named.is_some_and(|n| n != known)) {
         return Ok(Accepted::OtherTask);
+    }
+    let is_hint = trust == CallbackTrust::Confirm && door.unread.body_bytes > 0;
+    let body = pushed.body.filter(|_| !is_hint).map(|p| p.bytes());
+    let bytes = body.as_ref().map_or(0, Vec::len);
+    if !door.unread.has_room_for(u64::try_from(bytes).unwrap_or(u64::MAX)) {
+        return Ok(Accepted::Full);
     }
     let now = ports.store.now().await?;
     let mut ids = Ids::new(now, ports.entropy.seed());
     let route = &door.route;
     let mut set = ChangeSet::new(ChangeId::draw(&mut ids), route.org.clone(), now);
-    let body = pushed.body.map(|payload| {
+    let body = body.map(|bytes| {
         let id = PayloadId::draw(&mut ids);
-        let sealed = Sealed::new(payload.bytes(), &mut ids);
+        let sealed = Sealed::new(bytes, &mut ids);
         set.writes.push(Write { expected: 0, row: Row::Payload(id, route.task, sealed) });
         id
     });

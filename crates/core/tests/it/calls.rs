@@ -14,7 +14,7 @@ use exeat_core::gate::exeat::{CancelPermit, Exeat, Look};
 use exeat_core::id::{CallbackId, ChangeId, EnvelopeId, Ids, OrgName};
 use exeat_core::payload::{Payload, Sha256Digest};
 use exeat_core::ports::{DueRow, Find, Store, Unreadable};
-use exeat_core::registry::{AgentEntry, Registry};
+use exeat_core::registry::{AgentEntry, CallbackTrust, Registry};
 use exeat_core::task::advance::start;
 use exeat_core::time::{Span, Timestamp};
 use exeat_core::transport::{CancelOutcome, LookOutcome, SendReport, Transport};
@@ -206,9 +206,9 @@ fn a_callback_is_one_commit_on_the_request_and_reads_nothing_but_its_door() {
     };
     let accepted = bench.run(async move {
         let door = ports.store.route(&callback).await.unwrap().unwrap();
-        let again = confirm::accept(&ports, &door, pushed.clone()).await.unwrap();
+        let again = confirm::accept(&ports, &door, CallbackTrust::Confirm, pushed.clone()).await.unwrap();
         drop(again);
-        confirm::accept(&ports, &door, pushed).await.unwrap()
+        confirm::accept(&ports, &door, CallbackTrust::Confirm, pushed).await.unwrap()
     });
     assert!(
         matches!(accepted, Accepted::Stored(acts) if acts.is_empty()),

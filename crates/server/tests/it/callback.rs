@@ -203,3 +203,19 @@ async fn a_token_never_shows_in_debug_output() {
     let parcel = rig.peer.sent.lock().unwrap().last().unwrap().clone();
     assert!(!format!("{parcel:?} {push:?}").contains(&push.token));
 }
+
+#[tokio::test]
+async fn what_lies_unread_of_one_hop_is_bounded_and_a_hint_keeps_one_body() {
+    let rig = Rig::new().await;
+    let (_, push) = at_work(&rig).await;
+    // Halted, nothing is looked at and so nothing is read.
+    rig.write(1, Row::Mode(exeat_core::registry::EgressMode::Halt)).await;
+    for n in 0..64 {
+        empty(&rig.call(pushing(&push, &completed("t-1", &format!("claim {n}")))).await, 202);
+    }
+    let one_more = rig.call(pushing(&push, &completed("t-1", "claim 64"))).await;
+    empty(&one_more, 429);
+    assert_eq!(one_more.headers["retry-after"], "1");
+    let bodies = |(_, r): &(u64, Row)| matches!(r, Row::Inbox(i) if i.body.is_some());
+    assert_eq!((inbox(&rig), rig.store.rows(&rig.org).iter().filter(|r| bodies(r)).count()), (64, 1));
+}

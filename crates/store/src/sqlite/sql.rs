@@ -350,7 +350,13 @@ pub(super) const REGISTRY: &str = "
     UNION ALL SELECT 6, agent_key, version, '' FROM contact WHERE org_id = ?1";
 
 pub(super) const DOOR: &str = "
-    SELECT r.doc, b.foreign_task_id, b.foreign_agent_key, b.registry_version FROM callback_route AS r
+    SELECT r.doc, b.foreign_task_id, b.foreign_agent_key, b.registry_version,
+        (SELECT count(*) FROM inbox AS i INDEXED BY inbox_open
+            WHERE i.org_id = r.org_id AND i.hop_id = r.hop_id AND i.due_at IS NOT NULL),
+        (SELECT coalesce(sum(length(p.bytes)), 0) FROM inbox AS i INDEXED BY inbox_open
+            JOIN payload AS p ON p.org_id = i.org_id AND p.id = i.doc ->> 'body'
+            WHERE i.org_id = r.org_id AND i.hop_id = r.hop_id AND i.due_at IS NOT NULL)
+    FROM callback_route AS r
     JOIN a2a_bridge AS b ON b.org_id = r.org_id AND b.id = r.hop_id
     WHERE r.org_id = ?1 AND r.callback_id = ?2";
 pub(super) const READY: &str = "

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use exeat_core::approval::Approval;
-use exeat_core::bridge::{CancelIntent, InboxRow};
+use exeat_core::bridge::{CancelIntent, InboxRow, Unread};
 use exeat_core::change::{Key, Row};
 use exeat_core::cost::{Account, Budget, Period, Scope, close, reserve};
 use exeat_core::envelope::{Envelope, EnvelopeState};
@@ -168,7 +168,8 @@ pub async fn a_lost_lease_still_finds_its_envelope<B: Bench>() {
     }
 }
 
-/// A callback door leads to its hop; the foreign task is what the bridge has bound by now.
+/// A callback door leads to its hop; the foreign task is what the bridge has bound by now, and what lies unread is
+/// told.
 pub async fn a_door_shows_its_hop_and_the_foreign_task<B: Bench>() {
     let (_bench, record, mut m) = open::<B>().await;
     let task = m.task();
@@ -184,6 +185,15 @@ pub async fn a_door_shows_its_hop_and_the_foreign_task<B: Bench>() {
     again(&*record, &mut m, 1, Row::Bridge(bridge)).await;
     let door = record.route(&route.callback).await.unwrap().unwrap();
     assert_eq!(door.foreign_task.as_deref(), Some("theirs"));
+    assert_eq!(door.unread, Unread::default());
+    let (body, kept) = m.payload(route.task, "four");
+    let read = InboxRow { due_at: None, ..m.inbox(route.hop, "read") };
+    let with = InboxRow { body: Some(body), ..m.inbox(route.hop, "with") };
+    let bare = m.inbox(route.hop, "bare");
+    let rows = [kept, Row::Inbox(read), Row::Inbox(with), Row::Inbox(bare)];
+    store(&*record, &mut m, rows).await;
+    let door = record.route(&route.callback).await.unwrap().unwrap();
+    assert_eq!(door.unread, Unread { events: 2, body_bytes: r#"{"parts":[{"text":"four"}]}"#.len() as u64 });
     let unknown = m.route(route.task, route.hop).callback;
     assert!(record.route(&unknown).await.unwrap().is_none());
 }

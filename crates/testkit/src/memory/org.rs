@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use exeat_core::bridge::Doorway;
+use exeat_core::bridge::{Doorway, Unread};
 use exeat_core::change::{ChangeSet, DueKind, Key, Row, Snapshot, WorkflowRow};
 use exeat_core::cost::{Account, Balance};
 use exeat_core::endpoint::Endpoint;
 use exeat_core::envelope::EnvelopeState;
-use exeat_core::id::{CallbackId, ChangeId, EnvelopeId, HopId, LeaseId, OrgName, TaskId};
+use exeat_core::id::{CallbackId, ChangeId, EnvelopeId, HopId, LeaseId, OrgName, PayloadId, TaskId};
 use exeat_core::ledger::EdgeKey;
 use exeat_core::ledger::chain::Head;
 use exeat_core::ledger::data::ApprovalStatus;
@@ -204,7 +204,23 @@ impl Org {
         let Row::Route(route) = self.row(&Key::Route(callback.clone()))? else { return None };
         let Row::Bridge(b) = self.row(&Key::Bridge(route.hop))? else { return None };
         let foreign_task = b.foreign.as_ref().map(|f| f.task.clone());
-        Some(Doorway { route: route.clone(), agent: (b.agent.clone(), b.registry_version), foreign_task })
+        let agent = (b.agent.clone(), b.registry_version);
+        Some(Doorway { route: route.clone(), agent, foreign_task, unread: self.unread(route.hop) })
+    }
+
+    fn unread(&self, hop: HopId) -> Unread {
+        let of_hop = |h: &Held| match &h.row {
+            Row::Inbox(i) if i.hop == hop && i.due_at.is_some() => Some(i.body),
+            _ => None,
+        };
+        let bytes = |id: PayloadId| match self.row(&Key::Payload(id)) {
+            Some(Row::Payload(_, _, sealed)) => u64::try_from(sealed.bytes.len()).unwrap_or(u64::MAX),
+            _ => 0,
+        };
+        self.rows.values().filter_map(of_hop).fold(Unread::default(), |sum, body| Unread {
+            events: sum.events + 1,
+            body_bytes: sum.body_bytes + body.map_or(0, bytes),
+        })
     }
 
     pub(super) fn snapshot(&self, find: Find, now: Timestamp) -> Option<Snapshot> {

@@ -189,11 +189,18 @@ pub async fn carry(shared: Shared, cluster: Cluster, world: World) {
                     s.audit.broken("a door that was never opened is known to the world");
                     return Some(());
                 };
-                match confirm::accept(&r.ports, &door, m.pushed.clone()).await {
+                let (key, version) = &door.agent;
+                let registry = r.ports.store.registry(setting::org()).await.ok()?;
+                let trust = registry.agent_at(key, *version)?.posture.callback_trust;
+                match confirm::accept(&r.ports, &door, trust, m.pushed.clone()).await {
                     Ok(Accepted::Stored(acts)) => {
                         s.tally.one("pushes");
                         r.run_all(acts);
                         Some(())
+                    }
+                    Ok(Accepted::Full) => {
+                        s.tally.one("pushes held back");
+                        None
                     }
                     Ok(Accepted::OtherTask) => {
                         s.tally.one("pushes turned away");
