@@ -8,8 +8,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::change::{ChangeSet, DueKind, Effect, Receipt, Refused, Snapshot};
-use crate::cost::Account;
+use crate::change::{ChangeSet, DueKind, Effect, Obstacle, Receipt, Refused, Snapshot};
 use crate::endpoint::Endpoint;
 use crate::gate::exeat::{AttemptLease, Parcel, PushTarget};
 use crate::gate::verdict::Governor;
@@ -177,12 +176,12 @@ impl Ports {
         registry: &Registry,
         governor: &dyn Governor,
         now: Timestamp,
-        over_budget: &BTreeSet<Account>,
+        obstacles: &BTreeSet<Obstacle>,
         decision: impl FnOnce(Context<'_>, Ids) -> T,
     ) -> T {
         let has_room = |agent: &AgentKey| self.rooms.has_room(registry, agent);
         let schemas = self.schemas.as_ref();
-        let ctx = Context { now, registry, governor, schemas, has_room: &has_room, over_budget };
+        let ctx = Context { now, registry, governor, schemas, has_room: &has_room, obstacles };
         decision(ctx, Ids::new(now, self.entropy.seed()))
     }
 
@@ -196,18 +195,18 @@ impl Ports {
         find: Find,
         decision: impl Fn(Context<'_>, Ids, Arc<Workflow>, Snapshot) -> Result<(T, ChangeSet), Refusal>,
     ) -> Result<(T, Vec<Act>), Stopped> {
-        let mut over = BTreeSet::new();
+        let mut obstacles = BTreeSet::new();
         for _ in 0..TRIES {
             let Loaded { registry, governor, snapshot, flow } = self.load(org, find).await?;
             let now = snapshot.now;
-            let (t, set) = self.decide(&registry, governor.as_ref(), now, &over, |ctx, ids| {
+            let (t, set) = self.decide(&registry, governor.as_ref(), now, &obstacles, |ctx, ids| {
                 decision(ctx, ids, flow, snapshot)
             })?;
             match self.commit(set).await? {
                 Committed::Durable(acts) => return Ok((t, acts)),
                 Committed::Moved => {}
-                Committed::OverBudget(account) => {
-                    over.insert(account);
+                Committed::Obstructed(obstacle) => {
+                    obstacles.insert(obstacle);
                 }
             }
         }
@@ -233,7 +232,7 @@ impl Ports {
         match self.store.commit(set).await {
             Ok(receipt) => Ok(Committed::Durable(acts(&org, effects, Some(receipt), leased_at))),
             Err(Refused::Conflict(_) | Refused::Duplicate("edge")) => Ok(Committed::Moved),
-            Err(Refused::OverBudget(account)) => Ok(Committed::OverBudget(account)),
+            Err(Refused::Obstructed(obstacle)) => Ok(Committed::Obstructed(obstacle)),
             Err(Refused::Unknown(_)) => {
                 // Whatever it leased is never sent: without a receipt there is no exeat, and its lease runs out.
                 let durable = self.store.settled(&org, id).await?;
@@ -255,8 +254,8 @@ pub enum Committed {
     Durable(Vec<Act>),
     /// A row has moved: decide anew.
     Moved,
-    /// A balance doesn't cover it: decide anew, knowing that.
-    OverBudget(Account),
+    /// It ran into something: decide anew, knowing that.
+    Obstructed(Obstacle),
 }
 
 fn acts(org: &OrgName, effects: Vec<Effect>, receipt: Option<Receipt>, leased_at: Monotonic) -> Vec<Act> {
