@@ -40,13 +40,13 @@ macro_rules! codes {
 codes! {
     OutputSchemaMismatch = "output_schema_mismatch", "The output doesn't match the step's output_schema.", "Ask the agent's owner for the agreed shape, or widen the schema and push the workflow again.";
     IngressDenied = "ingress_denied", "Policy denied the result; its content is quarantined.", "See the policies named in the verdict.";
-    ForeignFailed = "foreign_failed", "The foreign agent says that it failed.", "Read its text with `exeat task show`; ask its owner.";
+    ForeignFailed = "foreign_failed", "The foreign agent says that it failed.", "Read its text with `exeat task show TASK`; ask its owner.";
     OutcomeUnknown = "outcome_unknown", "Nobody knows whether the message arrived; effects are possible.", "Ask the agent's owner whether it ran before you send it again.";
     AttemptsExhausted = "attempts_exhausted", "All attempts to send were used up; nothing arrived.", "Check the agent's address and health, then start the task again.";
     Unconfirmed = "unconfirmed", "A result was pushed that the agent doesn't confirm.", "Ask the agent's owner; the pushed content is kept.";
     ForeignTaskLost = "foreign_task_lost", "The agent no longer knows the task.", "The agent has probably restarted without its store; ask its owner before you send it again.";
     Tampered = "tampered", "The stored bytes no longer match their digest.", "Treat the store as compromised: stop the server and verify the ledger.";
-    InvalidResponse = "invalid_response", "The agent's answer isn't A2A.", "Check the registered URL and protocol with `exeat agent show`.";
+    InvalidResponse = "invalid_response", "The agent's answer isn't A2A.", "Check the registered URL and protocol with `exeat agent show AGENT`.";
     ResponseTooLarge = "response_too_large", "The agent's answer is larger than allowed.", "Ask for less, or raise [egress] response_bytes.";
     CredentialUnavailable = "credential_unavailable", "The credential couldn't be resolved, so no call was made.", "Set the environment variable or file that the entry's handle names, and check that it is granted to the org.";
     CardInvalid = "card_invalid", "The agent's card couldn't be fetched or read.", "Open the card's URL yourself; correct the registered URL.";
@@ -55,8 +55,8 @@ codes! {
     EndpointNotAllowed = "endpoint_not_allowed", "The card names an endpoint outside the registered origin and its allow list.", "If that host is right, add it to the entry's allow_origins and sign again.";
     AddressRefused = "address_refused", "The host's address isn't one that may be called.", "Only globally routable addresses are called; list a CIDR at the entry and the platform to allow another.";
     RedirectRefused = "redirect_refused", "The agent answered with a redirect; redirects are never followed.", "Register the final URL.";
-    SendRefused = "send_refused", "The agent refused the message.", "Read the detail of the attempt with `exeat task show`.";
-    ForeignRejected = "foreign_rejected", "The foreign agent rejected the task.", "Read its text with `exeat task show`.";
+    SendRefused = "send_refused", "The agent refused the message.", "Read the detail of the attempt with `exeat task show TASK`.";
+    ForeignRejected = "foreign_rejected", "The foreign agent rejected the task.", "Read its text with `exeat task show TASK`.";
     ForeignCanceled = "foreign_canceled", "The foreign agent canceled the task.", "Ask its owner why, then start it again.";
     Deadline = "deadline", "The deadline passed.", "Give it a longer deadline, or ask the agent's owner.";
     CanceledByRequester = "canceled_by_requester", "It was canceled on request.", "Start it again if that was a mistake.";
@@ -75,7 +75,7 @@ codes! {
     BudgetExceeded = "budget_exceeded", "The budget doesn't cover it.", "Raise it with `exeat budget set`, or wait for its next period.";
     DepthExceeded = "depth_exceeded", "Delegations are nested too deeply.", "Flatten the work, or raise [limits] depth.";
     HopsExceeded = "hops_exceeded", "The task has used up its hops.", "Raise the workflow's max_hops, or look for a loop.";
-    ApprovalDenied = "approval_denied", "An approver said no.", "Read the reason with `exeat approval show`.";
+    ApprovalDenied = "approval_denied", "An approver said no.", "Read the reason with `exeat approval show APPROVAL` (its id is in `exeat task show TASK`).";
     ApprovalExpired = "approval_expired", "Nobody decided in time.", "Start it again, and tell the approvers.";
     WorkerFailed = "worker_failed", "The worker gave up.", "Read its message; see the dead letters.";
     BadWorkerOutput = "bad_worker_output", "The worker's output isn't what it must be.", "A worker prints one JSON object with exactly one of output, suspend, fail.";
@@ -106,7 +106,7 @@ impl Reason {
     #[must_use]
     pub fn new(code: ReasonCode, detail: &str) -> Self {
         let message = match detail.trim() {
-            "" => code.message().to_owned(),
+            d if d.is_empty() || d == code.message() => code.message().to_owned(),
             d => format!("{} ({})", code.message(), d.chars().take(2_000).collect::<String>()),
         };
         Self { code, message, next: code.next().to_owned() }

@@ -31,6 +31,10 @@ pub(crate) struct Problem {
     members: Map<String, Value>,
 }
 
+/// What to do about a key that is missing or wrong.
+const KEY_WANTED: &str =
+    "give a key that is neither expired nor revoked by --key, EXEAT_KEY or EXEAT_KEY_FILE";
+
 impl Problem {
     /// One of our own.
     pub(crate) fn new(code: &str, detail: impl Into<String>) -> Self {
@@ -50,7 +54,11 @@ impl Problem {
             Ok(Value::Object(members)) if members.get("code").is_some_and(Value::is_string) => {
                 let mut problem = Self { members };
                 problem.members.entry("status").or_insert(json!(status));
-                problem
+                match problem.text("code") {
+                    // The server speaks of a header; here it is a flag.
+                    "unauthenticated" => problem.next(KEY_WANTED),
+                    _ => problem,
+                }
             }
             _ => {
                 let code = match status {

@@ -94,10 +94,18 @@ impl Stage {
         if output.status.success() {
             return Ok(answer);
         }
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        let said = String::from_utf8_lossy(&output.stderr);
+        // With --json the last line of stderr is the problem.
+        let problem: Value =
+            said.trim().lines().last().and_then(|l| serde_json::from_str(l).ok()).unwrap_or_default();
+        let detail = problem.get("detail").and_then(Value::as_str).unwrap_or_else(|| said.trim());
+        let failed = Problem::new("demo_failed", format!("exeat {}: {detail}", args.join(" ")));
         Err(Failure::of(
             Exit::Refused,
-            Problem::new("demo_failed", format!("exeat {}: {said}", args.join(" "))),
+            match problem.get("next").and_then(Value::as_str) {
+                Some(next) => failed.next(next),
+                None => failed,
+            },
         ))
     }
 

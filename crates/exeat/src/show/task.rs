@@ -97,7 +97,7 @@ pub(crate) fn why(task: &Value) -> Problem {
         _ => format!("the task ended {}", status(task)),
     };
     let next = match reason.get("next").and_then(Value::as_str) {
-        Some(n) if !n.is_empty() => n.to_owned(),
+        Some(n) if !n.is_empty() => n.replace("task show TASK", &format!("task show {}", id(task))),
         _ => format!("exeat task show {}", id(task)),
     };
     Problem::new(&code, message).next(next).about_task(id(task))

@@ -181,7 +181,7 @@ async fn a_blocked_answer_keeps_the_caller_waiting_while_the_task_is_there() {
     eventually(async || (rig.seen().await["message_ids"] == json!({ "m": 1 })).then_some(())).await;
     let nothing = stream.try_read(&mut [0]).unwrap_err();
     assert_eq!(nothing.kind(), std::io::ErrorKind::WouldBlock);
-    let held = rig.task("!block 5ms; later 1ms; say x").await;
+    let held = rig.task("!block 500ms; later 1ms; say x").await;
     assert_eq!(held["status"]["state"], "TASK_STATE_COMPLETED", "it ended while the answer was held");
 }
 

@@ -325,7 +325,7 @@ fn what_is_wrong_with_a_request_is_named() {
             404,
             "not_found",
         ),
-        ("POST", "/approvals/NOBODY/approve", json!({"digest": "yes"}), 422, "invalid"),
+        ("POST", "/approvals/NOBODY/approve", json!({"digest": "yes"}), 404, "not_found"),
         ("POST", "/approvals/NOBODY/deny", json!({}), 422, "invalid"),
         ("POST", "/leases", json!({"role": "writer", "worker": "w", "wait_s": 31}), 422, "invalid"),
         ("POST", "/leases", json!({"role": "writer", "worker": "w", "max": 0}), 422, "invalid"),
