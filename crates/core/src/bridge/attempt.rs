@@ -178,7 +178,10 @@ impl Desk<'_> {
         let tried = u32::try_from(bridge.attempts.iter().filter(|a| a.turn == bridge.turn).count())
             .unwrap_or(u32::MAX);
         if tried >= bounds.send_attempts {
-            let detail = format!("{code}: {detail}");
+            let detail = match code {
+                ReasonCode::AttemptsExhausted => detail.to_owned(),
+                code => format!("{code}: {detail}"),
+            };
             return self.cannot_send(id, ReasonCode::AttemptsExhausted, &detail);
         }
         bridge.state = bridge.state.on(Event::Retry { n })?;
