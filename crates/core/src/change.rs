@@ -376,42 +376,15 @@ pub struct Receipt {
     pub leases: Vec<AttemptLease>,
 }
 
-/// A foreign agent's id of a task of its: told apart within that agent only.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ForeignName {
-    /// Whose.
-    pub agent: AgentKey,
-    /// Its id.
-    pub task: String,
-}
-
-/// What a change set ran into that its decision couldn't see. Decided anew, it is known.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Obstacle {
-    /// A reservation that the balance doesn't cover.
-    OverBudget(Account),
-    /// A foreign task that another hop to the same agent has already.
-    TaskTaken(ForeignName),
-}
-
-impl std::fmt::Display for Obstacle {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::OverBudget(account) => write!(f, "the budget of {} doesn't cover it", account.scope),
-            Self::TaskTaken(name) => write!(f, "another hop to {} has this foreign task", name.agent),
-        }
-    }
-}
-
 /// Why a change set was not committed. Nothing of it is durable.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
     /// Somebody moved a row first: reload and decide anew; never force.
     #[error("{0:?} has moved on")]
     Conflict(Key),
-    /// Something that the decision must know.
-    #[error("{0}")]
-    Obstructed(Obstacle),
+    /// A reservation that the balance doesn't cover.
+    #[error("the budget of {} doesn't cover it", .0.scope)]
+    OverBudget(Account),
     /// An edge that already has its record, or an event that is already stored.
     #[error("{0} is there already")]
     Duplicate(&'static str),

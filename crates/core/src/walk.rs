@@ -8,7 +8,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::change::{ChangeSet, DueKind, Effect, Obstacle, Receipt, Refused, Snapshot};
+use crate::change::{ChangeSet, DueKind, Effect, Receipt, Refused, Snapshot};
+use crate::cost::Account;
 use crate::endpoint::Endpoint;
 use crate::gate::exeat::{AttemptLease, Parcel, PushTarget};
 use crate::gate::verdict::Governor;
@@ -176,12 +177,12 @@ impl Ports {
         registry: &Registry,
         governor: &dyn Governor,
         now: Timestamp,
-        obstacles: &BTreeSet<Obstacle>,
+        over_budget: &BTreeSet<Account>,
         decision: impl FnOnce(Context<'_>, Ids) -> T,
     ) -> T {
         let has_room = |agent: &AgentKey| self.rooms.has_room(registry, agent);
         let schemas = self.schemas.as_ref();
-        let ctx = Context { now, registry, governor, schemas, has_room: &has_room, obstacles };
+        let ctx = Context { now, registry, governor, schemas, has_room: &has_room, over_budget };
         decision(ctx, Ids::new(now, self.entropy.seed()))
     }
 
@@ -195,18 +196,18 @@ impl Ports {
         find: Find,
         decision: impl Fn(Context<'_>, Ids, Arc<Workflow>, Snapshot) -> Result<(T, ChangeSet), Refusal>,
     ) -> Result<(T, Vec<Act>), Stopped> {
-        let mut obstacles = BTreeSet::new();
+        let mut over = BTreeSet::new();
         for _ in 0..TRIES {
             let Loaded { registry, governor, snapshot, flow } = self.load(org, find).await?;
             let now = snapshot.now;
-            let (t, set) = self.decide(&registry, governor.as_ref(), now, &obstacles, |ctx, ids| {
+            let (t, set) = self.decide(&registry, governor.as_ref(), now, &over, |ctx, ids| {
                 decision(ctx, ids, flow, snapshot)
             })?;
             match self.commit(set).await? {
                 Committed::Durable(acts) => return Ok((t, acts)),
                 Committed::Moved => {}
-                Committed::Obstructed(obstacle) => {
-                    obstacles.insert(obstacle);
+                Committed::OverBudget(account) => {
+                    over.insert(account);
                 }
             }
         }
@@ -232,7 +233,7 @@ impl Ports {
         match self.store.commit(set).await {
             Ok(receipt) => Ok(Committed::Durable(acts(&org, effects, Some(receipt), leased_at))),
             Err(Refused::Conflict(_) | Refused::Duplicate("edge")) => Ok(Committed::Moved),
-            Err(Refused::Obstructed(obstacle)) => Ok(Committed::Obstructed(obstacle)),
+            Err(Refused::OverBudget(account)) => Ok(Committed::OverBudget(account)),
             Err(Refused::Unknown(_)) => {
                 // Whatever it leased is never sent: without a receipt there is no exeat, and its lease runs out.
                 let durable = self.store.settled(&org, id).await?;
@@ -254,8 +255,8 @@ pub enum Committed {
     Durable(Vec<Act>),
     /// A row has moved: decide anew.
     Moved,
-    /// It ran into something: decide anew, knowing that.
-    Obstructed(Obstacle),
+    /// A balance doesn't cover it: decide anew, knowing that.
+    OverBudget(Account),
 }
 
 fn acts(org: &OrgName, effects: Vec<Effect>, receipt: Option<Receipt>, leased_at: Monotonic) -> Vec<Act> {

@@ -147,7 +147,7 @@ pub async fn settle<T>(
     set.writes.extend(kept.and_then(|kept| once.row(made, &kept, set.at)));
     match app.ports.commit(*set).await? {
         Committed::Moved => return Ok(None),
-        Committed::Obstructed(obstacle) => return Err(Problem::internal(&obstacle)),
+        Committed::OverBudget(account) => return Err(Problem::internal(&account.scope)),
         Committed::Durable(mut acts) => {
             // What waited for another rule may go now.
             acts.push(Act::Due(DueKind::Bridge));

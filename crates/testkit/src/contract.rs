@@ -105,7 +105,6 @@ macro_rules! store_contract {
             a_row_written_twice_in_one_set_is_wrong,
             an_edge_has_one_record_for_ever,
             a_child_of_an_edge_without_a_record_is_wrong,
-            a_foreign_task_is_bound_once,
             a_pushed_event_is_stored_once,
             parallel_reservations_never_pass_the_limit,
             costs_add_up_on_every_account,

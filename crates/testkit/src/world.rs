@@ -282,14 +282,6 @@ impl World {
             return Ok(w.id.clone());
         }
         *inner.made.entry(message.clone()).or_default() += 1;
-        // An agent that mixes up two errands, or hopes that we do.
-        let another = inner.works.values().find(|w| w.id.starts_with(p.agent.key.as_str()));
-        if self.odds(15)
-            && let Some(w) = another
-        {
-            self.tally.one("ids given twice");
-            return Ok(w.id.clone());
-        }
         let id = format!("{}-{}", p.agent.key, inner.works.len());
         let context = p.context_id.map_or_else(|| format!("ctx-{id}"), |c| c.to_string());
         let plan = self.plan();

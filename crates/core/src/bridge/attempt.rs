@@ -2,7 +2,7 @@
 //!
 //! Only the holder of the fence moves the hop; an older attempt's words are recorded and change nothing.
 
-use crate::bridge::outcome::{FOREIGN_ID, TAKEN};
+use crate::bridge::outcome::FOREIGN_ID;
 use crate::bridge::schedule::{backoff, jittered};
 use crate::bridge::state::Event;
 use crate::bridge::{Attempt, Bridge, BridgeState, LeasedAttempt};
@@ -132,8 +132,7 @@ impl Desk<'_> {
         let SendOutcome::Task(task) = &report.outcome else { return Ok(()) };
         let bridge = self.bridge(id)?;
         let known = bridge.foreign.as_ref().is_some_and(|f| f.task == task.id);
-        let no_ones = task.id.len() > FOREIGN_ID || self.is_taken(id, task)?;
-        if !bridge.state.is_terminal() || task.state.is_end() || known || no_ones {
+        if !bridge.state.is_terminal() || task.state.is_end() || known || task.id.len() > FOREIGN_ID {
             return Ok(());
         }
         let ids = ForeignIds { task: task.id.clone(), context: task.context.clone() };
@@ -151,9 +150,6 @@ impl Desk<'_> {
         let other = bridge.foreign.as_ref().is_some_and(|f| f.task != task.id);
         if too_long || other {
             return self.give_up(id, ReasonCode::InvalidResponse, "the answer is about another task");
-        }
-        if self.is_taken(id, task)? {
-            return self.give_up(id, ReasonCode::InvalidResponse, TAKEN);
         }
         self.bind(id, task)?;
         self.agent_shows(id, task)

@@ -3,7 +3,6 @@
 //! Push is a hint, the look is the truth. A pushed claim is believed only when the agent, asked with our
 //! credential at the registered origin, shows the same, or where the entry's posture says that bodies count.
 
-use crate::bridge::outcome::TAKEN;
 use crate::bridge::schedule::{LAST_LOOK, LOST_SPAN, RECHECKS, next_look};
 use crate::bridge::state::Event;
 use crate::bridge::{Bridge, BridgeState, InboxRow, PushClaim};
@@ -174,7 +173,6 @@ impl Desk<'_> {
             }
             // Its answer may be on its way still; only the holder of the fence, or proof, moves it.
             BridgeState::Ready | BridgeState::AwaitingApproval => self.look_later(id, None),
-            _ if self.is_taken(id, task)? => self.give_up(id, ReasonCode::InvalidResponse, TAKEN),
             _ => {
                 self.bind(id, task)?;
                 self.agent_shows(id, task)
@@ -311,9 +309,6 @@ impl Desk<'_> {
             } else {
                 Ok(())
             };
-        }
-        if self.is_taken(id, task)? {
-            return self.give_up(id, ReasonCode::InvalidResponse, TAKEN);
         }
         if !task.id.is_empty() {
             self.bind(id, task)?;

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use crate::bridge::BridgeState;
 use crate::bridge::schedule::next_look;
 use crate::bridge::state::{Event, Shown};
-use crate::change::{ForeignName, Obstacle, Row, Write};
+use crate::change::{Row, Write};
 use crate::gate::exeat::ForeignIds;
 use crate::gate::verdict::{Action, Decision};
 use crate::id::{HopId, QuestionId};
@@ -25,16 +25,7 @@ use crate::workflow::Ask;
 /// Foreign ids longer than this aren't ids.
 pub(crate) const FOREIGN_ID: usize = 512;
 
-/// An agent that gives two errands one id may have mixed them up, or hopes that we do.
-pub(crate) const TAKEN: &str = "the agent gave it the id of a task that another hop has already";
-
 impl Desk<'_> {
-    /// Is this foreign task another hop's?
-    pub(crate) fn is_taken(&self, id: HopId, task: &ForeignTask) -> Result<bool, Refusal> {
-        let name = ForeignName { agent: self.bridge(id)?.agent.clone(), task: task.id.clone() };
-        Ok(self.ctx.obstacles.contains(&Obstacle::TaskTaken(name)))
-    }
-
     /// Notes the agent's ids of the work, and that it has answered.
     pub(crate) fn bind(&mut self, id: HopId, task: &ForeignTask) -> Result<(), Refusal> {
         let bridge = self.bridge_mut(id)?;

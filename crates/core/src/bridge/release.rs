@@ -10,7 +10,7 @@ use crate::approval::Subject;
 use crate::bridge::schedule::{HELD_BACK, LEASE_MARGIN};
 use crate::bridge::state::Event;
 use crate::bridge::{Bridge, BridgeState, Grant, HopCost, LeasedAttempt, Push, Route};
-use crate::change::{Obstacle, Row, Write};
+use crate::change::{Row, Write};
 use crate::gate::exeat::{AttemptId, Bound, Parcel};
 use crate::gate::verdict::{Action, Decision, Verdict};
 use crate::gate::{Begun, Weighed, is_halted, posture_rule};
@@ -140,10 +140,7 @@ impl Desk<'_> {
         let beyond_task = self.task.budget_left().is_some_and(|left| left.saturating_add(reserved) < price);
         let over = reserved < price
             && (beyond_task
-                || self
-                    .accounts(&agent.key)
-                    .iter()
-                    .any(|(a, _)| self.ctx.obstacles.contains(&Obstacle::OverBudget(a.clone()))));
+                || self.accounts(&agent.key).iter().any(|(a, _)| self.ctx.over_budget.contains(a)));
         let broken = broken
             .or_else(|| posture_rule(self.ctx.registry, agent, begun))
             .or_else(|| (!label.flows_to(&agent.posture.ceiling)).then_some(ReasonCode::LabelAboveCeiling))

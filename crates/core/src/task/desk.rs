@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 
 use crate::approval::{Approval, NotDecided};
 use crate::bridge::{Bridge, CancelIntent, Illegal, InboxRow};
-use crate::change::{ChangeSet, Effect, Expect, Key, Obstacle, Row, Snapshot, TaskEvent, Write};
+use crate::change::{ChangeSet, Effect, Expect, Key, Row, Snapshot, TaskEvent, Write};
+use crate::cost::Account;
 use crate::envelope::Envelope;
 use crate::gate::verdict::Governor;
 use crate::id::{
@@ -47,8 +48,8 @@ pub struct Context<'a> {
     pub schemas: &'a dyn Schemas,
     /// Has the agent capacity for one more attempt now? Advisory.
     pub has_room: &'a (dyn Fn(&AgentKey) -> bool + Sync),
-    /// What commits of this decision ran into.
-    pub obstacles: &'a BTreeSet<Obstacle>,
+    /// Accounts that a commit of this decision found too small.
+    pub over_budget: &'a BTreeSet<Account>,
 }
 
 /// Why a decision isn't taken. Nothing changes then.

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::change::{ChangeSet, ForeignName, Key, Obstacle, Receipt, Refused, Row, TaskEvent};
+use crate::change::{ChangeSet, Key, Receipt, Refused, Row, TaskEvent};
 use crate::cost::{Account, Balance, apply};
 use crate::gate::exeat::AttemptLease;
 use crate::id::{HopId, TaskId};
@@ -31,8 +31,6 @@ pub struct Ground {
     pub events: BTreeMap<TaskId, u64>,
     /// Of the pushed events that it stores, those that are there already.
     pub pushed: BTreeSet<(HopId, Sha256Digest)>,
-    /// Whose the foreign tasks are that its bridges name, where they are somebody's.
-    pub foreign: BTreeMap<ForeignName, HopId>,
 }
 
 /// All that a store must read before it settles a batch.
@@ -48,8 +46,6 @@ pub struct Touched {
     pub tasks: BTreeSet<TaskId>,
     /// Pushed events.
     pub pushed: BTreeSet<(HopId, Sha256Digest)>,
-    /// Foreign tasks.
-    pub foreign: BTreeSet<ForeignName>,
 }
 
 /// What a batch touches.
@@ -66,16 +62,8 @@ pub fn touched(sets: &[ChangeSet]) -> Touched {
             Row::Inbox(i) if w.expected == 0 => Some((i.hop, i.digest)),
             _ => None,
         }));
-        t.foreign.extend(set.writes.iter().filter_map(|w| foreign(&w.row)).map(|(name, _)| name));
     }
     t
-}
-
-/// The foreign task that a bridge has bound, and whose it is.
-fn foreign(row: &Row) -> Option<(ForeignName, HopId)> {
-    let Row::Bridge(b) = row else { return None };
-    let task = b.foreign.as_ref()?.task.clone();
-    Some((ForeignName { agent: b.agent.clone(), task }, b.hop))
 }
 
 /// A change set that holds, and all that it writes.
@@ -122,17 +110,12 @@ fn settle_one(ground: &mut Ground, set: ChangeSet) -> Result<Planned, Refused> {
         let _ = w;
         return Err(Refused::Duplicate("pushed event"));
     }
-    let bound: Vec<_> = set.writes.iter().filter_map(|w| foreign(&w.row)).collect();
-    if let Some((name, _)) = bound.iter().find(|(n, hop)| ground.foreign.get(n).is_some_and(|h| h != hop)) {
-        return Err(Refused::Obstructed(Obstacle::TaskTaken(name.clone())));
-    }
     let balances = draw(ground, &set)?;
     let (head, edges, records) = seal(ground, &set)?;
     // Nothing is refused any more: now the ground moves.
     ground.head = head;
     ground.edges.extend(edges);
     ground.balances.extend(balances);
-    ground.foreign.extend(bound);
     for w in &set.writes {
         ground.versions.insert(w.row.key(), w.expected + 1);
         if let Row::Inbox(i) = &w.row {
@@ -180,8 +163,7 @@ fn draw(ground: &Ground, set: &ChangeSet) -> Result<BTreeMap<Account, Balance>, 
             let now =
                 balances.get(account).or_else(|| ground.balances.get(account)).copied().unwrap_or_default();
             let limit = if m.entry == CostEntry::Reserve { *limit } else { None };
-            let after = apply(now, m, limit)
-                .ok_or_else(|| Refused::Obstructed(Obstacle::OverBudget(account.clone())))?;
+            let after = apply(now, m, limit).ok_or_else(|| Refused::OverBudget(account.clone()))?;
             balances.insert(account.clone(), after);
         }
     }

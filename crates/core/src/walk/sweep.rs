@@ -110,11 +110,11 @@ enum Step {
 
 /// Decides what a due row wants, and commits it unless a contact comes first.
 async fn next(ports: &Ports, org: &OrgName, hop: HopId, kind: &Kind) -> Result<Step, Stopped> {
-    let mut obstacles = std::collections::BTreeSet::new();
+    let mut over = std::collections::BTreeSet::new();
     for _ in 0..TRIES {
         let Loaded { registry, governor, snapshot, flow } = ports.load(org, Find::Hop(hop)).await?;
         let now = snapshot.now;
-        let next = ports.decide(&registry, governor.as_ref(), now, &obstacles, |ctx, ids| match kind {
+        let next = ports.decide(&registry, governor.as_ref(), now, &over, |ctx, ids| match kind {
             Kind::Bridge => decision::bridge_due(ctx, ids, flow, snapshot, hop),
             Kind::Inbox => decision::push_due(ctx, ids, flow, snapshot, hop),
             Kind::Cancel(foreign) => decision::cancel_due(ctx, ids, flow, snapshot, hop, foreign),
@@ -127,8 +127,8 @@ async fn next(ports: &Ports, org: &OrgName, hop: HopId, kind: &Kind) -> Result<S
         match ports.commit(*set).await? {
             Committed::Durable(acts) => return Ok(Step::Done(acts)),
             Committed::Moved => {}
-            Committed::Obstructed(obstacle) => {
-                obstacles.insert(obstacle);
+            Committed::OverBudget(account) => {
+                over.insert(account);
             }
         }
     }

@@ -137,7 +137,7 @@ async fn begin(
     once: &Once,
 ) -> Result<(TaskId, Value, Vec<Act>), Problem> {
     let (org, sight) = (caller.org(), Sight::of(&caller.key.clearance));
-    let mut obstacles = BTreeSet::new();
+    let mut over = BTreeSet::new();
     for _ in 0..TRIES {
         let registry = app.ports.store.registry(org).await?;
         let runs = runs(app, flows, caller, wanted, &registry).await?;
@@ -146,7 +146,7 @@ async fn begin(
         let now = app.ports.store.now().await?;
         let decided = app
             .ports
-            .decide(&registry, governor.as_ref(), now, &obstacles, |ctx, ids| advance::start(ctx, ids, new));
+            .decide(&registry, governor.as_ref(), now, &over, |ctx, ids| advance::start(ctx, ids, new));
         let (id, mut set) = decided?;
         let snapshot = outcome::begun(&set, runs.pinned.clone())
             .ok_or_else(|| Problem::internal(&"a start that begins no task"))?;
@@ -155,8 +155,8 @@ async fn begin(
         match app.ports.commit(set).await? {
             Committed::Durable(acts) => return Ok((id, answer, acts)),
             Committed::Moved => {}
-            Committed::Obstructed(obstacle) => {
-                obstacles.insert(obstacle);
+            Committed::OverBudget(account) => {
+                over.insert(account);
             }
         }
     }

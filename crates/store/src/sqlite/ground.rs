@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use sqlx::SqliteConnection;
 use sqlx::sqlite::SqliteRow;
 
-use super::read::{corrupt, count, get, head, unavailable};
+use super::read::{count, get, head, unavailable};
 use super::rows::{Table, edge_columns, key_columns, scope_column, time};
 use super::sql;
 
@@ -20,7 +20,6 @@ const EDGES: usize = ACCOUNTS + 1;
 const EVENTS: usize = ACCOUNTS + 2;
 const PUSHED: usize = ACCOUNTS + 3;
 const HEAD: usize = ACCOUNTS + 4;
-const FOREIGN: usize = ACCOUNTS + 5;
 
 /// Reads the ground of all that is touched.
 pub(super) async fn read(
@@ -36,7 +35,6 @@ pub(super) async fn read(
     let edges: Vec<_> = touched.edges.iter().collect();
     let tasks: Vec<_> = touched.tasks.iter().collect();
     let pushed: Vec<_> = touched.pushed.iter().collect();
-    let foreign: Vec<_> = touched.foreign.iter().collect();
 
     let mut query = sqlx::query(sql::GROUND).bind(org.as_str());
     for table in Table::ALL {
@@ -46,8 +44,7 @@ pub(super) async fn read(
         .bind(array(accounts.iter().map(|a| json!([scope_column(&a.scope), time(a.since)]))))
         .bind(array(edges.iter().map(|e| Value::Array(edge_columns(e)))))
         .bind(array(tasks.iter().map(|t| json!([t]))))
-        .bind(array(pushed.iter().map(|(hop, digest)| json!([hop, digest]))))
-        .bind(array(foreign.iter().map(|n| json!([n.agent, n.task]))));
+        .bind(array(pushed.iter().map(|(hop, digest)| json!([hop, digest]))));
 
     let mut ground = Ground::default();
     for row in &query.fetch_all(conn).await.map_err(|e| unavailable(&e))? {
@@ -72,11 +69,6 @@ pub(super) async fn read(
                 ground.events.extend(tasks.get(i).zip(last).map(|(t, n)| (**t, n)));
             }
             PUSHED => ground.pushed.extend(pushed.get(i).map(|p| **p)),
-            FOREIGN => {
-                let text: String = get(row, "a2a_bridge", "id", 4)?;
-                let hop = text.parse().map_err(|e| corrupt("a2a_bridge", text, e))?;
-                ground.foreign.extend(foreign.get(i).map(|n| ((*n).clone(), hop)));
-            }
             HEAD => ground.head = head(row, 2, 4)?,
             table => {
                 let keys = Table::ALL.get(table).and_then(|t| by_table.get(t));

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use exeat_core::change::{ChangeSet, ForeignName, Key, Obstacle, Refused, Row};
+use exeat_core::change::{ChangeSet, Key, Refused, Row};
 use exeat_core::cost::{Account, Balance, Scope, close, reserve};
-use exeat_core::gate::exeat::{AttemptId, ForeignIds};
+use exeat_core::gate::exeat::AttemptId;
 use exeat_core::ledger::data::CostEntry;
 use exeat_core::ledger::{Head, Verifier};
 use exeat_core::ports::Find;
-use exeat_core::registry::AgentEntry;
 use exeat_core::time::{Span, Timestamp};
 use futures::future::join_all;
 
@@ -64,9 +63,7 @@ pub async fn a_refused_change_set_leaves_nothing_behind<B: Bench>() {
     let (mut over, task, bridge) = full(&mut m);
     over.costs.push(reserve(bridge.hop, 2, 1_000, vec![(org_account(), Some(1_000))]));
     let id = over.id;
-    assert!(
-        matches!(record.commit(over).await, Err(Refused::Obstructed(Obstacle::OverBudget(a))) if a == org_account())
-    );
+    assert!(matches!(record.commit(over).await, Err(Refused::OverBudget(a)) if a == org_account()));
     let (mut orphan, ..) = full(&mut m);
     let child = m.cost(&orphan, m.edge_key(task.id, bridge.hop, 9), CostEntry::Settle, 1);
     orphan.drafts.push(child);
@@ -166,33 +163,6 @@ pub async fn a_child_of_an_edge_without_a_record_is_wrong<B: Bench>() {
     assert!(matches!(record.commit(set).await, Err(Refused::Wrong(_))));
 }
 
-/// A foreign task is one hop's, within its agent: a second hop can't have it, in the same batch or much later.
-pub async fn a_foreign_task_is_bound_once<B: Bench>() {
-    let (mut bench, mut record, mut m) = open::<B>().await;
-    let task = m.task();
-    let other_agent = AgentEntry { key: "other".parse().unwrap(), ..m.agent(1) };
-    let mut bridges = [m.bridge(task.id), m.bridge(task.id), m.bridge(task.id)];
-    bridges.iter_mut().for_each(|b| b.foreign = None);
-    bridges[2].agent = "other".parse().unwrap();
-    let agents = [Row::Agent(m.agent(1)), Row::Agent(other_agent), Row::Task(task)];
-    record.commit(m.writing(agents.into_iter().chain(bridges.clone().map(Row::Bridge)))).await.unwrap();
-    let foreign = Some(ForeignIds { task: "same".to_owned(), context: None });
-    bridges.iter_mut().for_each(|b| b.foreign.clone_from(&foreign));
-    let [a, b, other] = bridges;
-    let at_once = [m.over(1, Row::Bridge(a.clone())), m.over(1, Row::Bridge(b.clone()))];
-    let answers = join_all(at_once.into_iter().map(|s| record.commit(s))).await;
-    assert!(answers[0].is_ok() ^ answers[1].is_ok());
-    record.commit(m.over(1, Row::Bridge(other))).await.unwrap();
-    if bench.reopen().await {
-        record = bench.record();
-    }
-    let (first, second) = if answers[0].is_ok() { (a, b) } else { (b, a) };
-    let wanted = ForeignName { agent: second.agent.clone(), task: "same".to_owned() };
-    let refused = record.commit(m.over(1, Row::Bridge(second))).await;
-    assert!(matches!(refused, Err(Refused::Obstructed(Obstacle::TaskTaken(name))) if name == wanted));
-    record.commit(m.over(2, Row::Bridge(first))).await.unwrap();
-}
-
 /// The same event at the same hop is a duplicate, whatever row it comes in; at another hop it isn't.
 pub async fn a_pushed_event_is_stored_once<B: Bench>() {
     let (_bench, record, mut m) = open::<B>().await;
@@ -232,7 +202,7 @@ pub async fn parallel_reservations_never_pass_the_limit<B: Bench>() {
         .collect();
     let answers = join_all(sets.into_iter().map(|s| record.commit(s))).await;
     assert_eq!(answers.iter().filter(|a| a.is_ok()).count(), 10);
-    assert!(answers.iter().all(|a| matches!(a, Ok(_) | Err(Refused::Obstructed(_)))));
+    assert!(answers.iter().all(|a| matches!(a, Ok(_) | Err(Refused::OverBudget(_)))));
     assert_eq!(record.balance(&org(), &org_account()).await.unwrap().reserved_microusd, 10);
 }
 

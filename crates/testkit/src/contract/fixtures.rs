@@ -156,9 +156,8 @@ impl Maker {
     /// A bridge of a task to the agent `auditor`, version 1, not due.
     pub fn bridge(&mut self, task: TaskId) -> Bridge {
         let message_id = MessageId::draw(&mut self.ids);
-        let hop = HopId::draw(&mut self.ids);
         Bridge {
-            hop,
+            hop: HopId::draw(&mut self.ids),
             org: org(),
             task,
             step: "step".parse().unwrap(),
@@ -173,7 +172,7 @@ impl Maker {
             message_ids: vec![message_id],
             context_id: ContextId::draw(&mut self.ids),
             context_refused: false,
-            foreign: Some(ForeignIds { task: format!("theirs-{hop}"), context: None }),
+            foreign: Some(ForeignIds { task: "theirs".to_owned(), context: None }),
             interface: None,
             bound: Bound::Origin("https://auditor.example".to_owned()),
             card_digest: None,

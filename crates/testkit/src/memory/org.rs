@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use exeat_core::bridge::{Doorway, Unread};
-use exeat_core::change::{ChangeSet, DueKind, ForeignName, Key, Row, Snapshot, WorkflowRow};
+use exeat_core::change::{ChangeSet, DueKind, Key, Row, Snapshot, WorkflowRow};
 use exeat_core::cost::{Account, Balance};
 use exeat_core::endpoint::Endpoint;
 use exeat_core::envelope::EnvelopeState;
-use exeat_core::gate::exeat::ForeignIds;
 use exeat_core::id::{CallbackId, ChangeId, EnvelopeId, HopId, LeaseId, OrgName, PayloadId, TaskId};
 use exeat_core::ledger::EdgeKey;
 use exeat_core::ledger::chain::Head;
@@ -56,7 +55,6 @@ pub(super) struct Org {
     pub(super) checkpoints: BTreeMap<u64, String>,
     edges: BTreeMap<EdgeKey, u64>,
     pushed: BTreeSet<(HopId, Sha256Digest)>,
-    foreign: BTreeMap<ForeignName, HopId>,
     spent: Vec<Spent>,
     due: BTreeMap<DueKind, BTreeSet<(Timestamp, Key)>>,
     of_task: BTreeMap<TaskId, BTreeSet<Key>>,
@@ -83,11 +81,6 @@ impl Org {
             edges: edges.collect(),
             events: events.collect(),
             pushed: touched.pushed.intersection(&self.pushed).copied().collect(),
-            foreign: touched
-                .foreign
-                .iter()
-                .filter_map(|n| Some((n.clone(), *self.foreign.get(n)?)))
-                .collect(),
         }
     }
 
@@ -178,8 +171,6 @@ impl Org {
             Row::Task(t) => self.hops.extend(t.hops.iter().map(|h| (h.id, (t.id, h.to.clone())))),
             Row::Bridge(b) => {
                 self.hops.insert(b.hop, (b.task, Endpoint::Agent(b.agent.clone())));
-                let name = |f: &ForeignIds| ForeignName { agent: b.agent.clone(), task: f.task.clone() };
-                self.foreign.extend(b.foreign.iter().map(|f| (name(f), b.hop)));
             }
             _ => {}
         }

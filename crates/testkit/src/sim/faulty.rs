@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use exeat_core::bridge::Doorway;
-use exeat_core::change::{ChangeSet, DueKind, Obstacle, Receipt, Refused, Snapshot};
+use exeat_core::change::{ChangeSet, DueKind, Receipt, Refused, Snapshot};
 use exeat_core::endpoint::Endpoint;
 use exeat_core::id::{CallbackId, ChangeId, EnvelopeId, OrgName};
 use exeat_core::ports::{DueRow, Find, Store, Unreadable};
@@ -144,8 +144,7 @@ impl Store for Faulty {
                 s.audit.broken(format!("P2: a second edge in {copy:#?}"))
             }
             Err(Refused::Duplicate(_)) => s.tally.one("pushes doubled"),
-            Err(Refused::Obstructed(Obstacle::OverBudget(_))) => s.tally.one("over budget"),
-            Err(Refused::Obstructed(Obstacle::TaskTaken(_))) => s.tally.one("foreign tasks taken"),
+            Err(Refused::OverBudget(_)) => s.tally.one("over budget"),
             Err(e) => s.audit.broken(format!("a set is refused: {e}: {copy:#?}")),
         }
         self.point("crash after commit").await;

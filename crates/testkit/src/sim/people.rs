@@ -42,24 +42,23 @@ pub async fn begin(shared: Shared, cluster: Cluster, flow: &'static str, budget:
     for _ in 0..20 {
         let s = shared.clone();
         let begun = cluster.call(move |r| async move {
-            let mut obstacles = std::collections::BTreeSet::new();
+            let mut over = std::collections::BTreeSet::new();
             for _ in 0..8 {
                 let registry = r.ports.store.registry(org()).await?;
                 let now = r.ports.store.now().await?;
                 let governor = r.ports.governors.of(&registry);
                 let deadline = s.chance.permille(100).then(|| Span::of_secs(100));
                 let new = NewTask { deadline, budget_microusd: budget, ..new_task(flow) };
-                let started = r
-                    .ports
-                    .decide(&registry, governor.as_ref(), now, &obstacles, |c, i: Ids| start(c, i, new));
+                let started =
+                    r.ports.decide(&registry, governor.as_ref(), now, &over, |c, i: Ids| start(c, i, new));
                 match r.ports.commit(started?.1).await? {
                     Committed::Durable(acts) => {
                         r.run_all(acts);
                         return Ok(());
                     }
                     Committed::Moved => {}
-                    Committed::Obstructed(obstacle) => {
-                        obstacles.insert(obstacle);
+                    Committed::OverBudget(a) => {
+                        over.insert(a);
                     }
                 }
             }
