@@ -4,6 +4,8 @@
 //! whole table of states and events is [`BridgeState::on`]; the decisions around it (what a send's
 //! answer means, when to look, what to do when time is up) are the other files of this room.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::cost::Account;
@@ -64,7 +66,7 @@ pub struct Grant {
     /// What exactly was approved.
     pub digest: Sha256Digest,
     /// The roles that said yes.
-    pub roles: std::collections::BTreeSet<String>,
+    pub roles: BTreeSet<String>,
 }
 
 /// The money of a hop, over all its turns.
@@ -154,6 +156,9 @@ pub struct Bridge {
     pub lost_since: Option<Timestamp>,
     /// Looks since something moved; spaces them.
     pub quiet_looks: u32,
+    /// Further tasks that messages of ours made at the agent, and that it was asked to stop.
+    #[serde(default)]
+    pub strays: BTreeSet<String>,
     /// A body that was pushed and isn't confirmed.
     pub claimed: Option<PayloadId>,
     /// What it asked last, to come back to if our answer can't go.
@@ -184,6 +189,14 @@ pub struct Bridge {
     pub due_at: Option<Timestamp>,
 }
 
+impl Bridge {
+    /// A task of this bridge's agent.
+    #[must_use]
+    pub fn foreign_key(&self, task: &str) -> ForeignKey {
+        ForeignKey { agent: self.agent.clone(), task: task.to_owned() }
+    }
+}
+
 /// Drives our cancel of one foreign task to its end; outlives the hop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CancelIntent {
@@ -203,6 +216,15 @@ pub struct CancelIntent {
     pub until: Timestamp,
     /// How it came out, once over.
     pub outcome: Option<String>,
+}
+
+/// Names a task of an agent. An agent's ids are its own: two agents may well use the same one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ForeignKey {
+    /// Whose task.
+    pub agent: AgentKey,
+    /// What the agent calls it.
+    pub task: String,
 }
 
 /// Names one attempt at the callback door. All that is read before a token's org is known.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::approval::Approval;
-use crate::bridge::{Bridge, CancelIntent, InboxRow, Route};
+use crate::bridge::{Bridge, CancelIntent, ForeignKey, InboxRow, Route};
 use crate::cost::{Account, Budget, CostMove, Scope};
 use crate::envelope::Envelope;
 use crate::gate::exeat::{AttemptId, AttemptLease, Parcel};
@@ -385,6 +385,9 @@ pub enum Refused {
     /// A reservation that the balance doesn't cover.
     #[error("the budget of {} doesn't cover it", .0.scope)]
     OverBudget(Account),
+    /// A foreign task that is another hop's already: one task of an agent serves one hop.
+    #[error("{}'s task is another hop's", .0.agent)]
+    Taken(ForeignKey),
     /// An edge that already has its record, or an event that is already stored.
     #[error("{0} is there already")]
     Duplicate(&'static str),

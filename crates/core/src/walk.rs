@@ -5,9 +5,9 @@
 //! change set is durable comes back as [`Act`]s, for the runtime to run when and where it likes; an act that
 //! is lost is found again by its row's due time.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::bridge::ForeignKey;
 use crate::change::{ChangeSet, DueKind, Effect, Receipt, Refused, Snapshot};
 use crate::cost::Account;
 use crate::endpoint::Endpoint;
@@ -16,7 +16,7 @@ use crate::gate::verdict::Governor;
 use crate::id::{AgentKey, CallbackId, EnvelopeId, HopId, Ids, OrgName, TaskId};
 use crate::ports::{Bus, Clock, DueRow, Entropy, Find, Store, Unreadable};
 use crate::registry::Registry;
-use crate::task::desk::{Context, Refusal, Schemas};
+use crate::task::desk::{Context, Hindsight, Refusal, Schemas};
 use crate::time::{Monotonic, Timestamp};
 use crate::transport::{SendReport, Transport};
 use crate::workflow::Workflow;
@@ -177,12 +177,12 @@ impl Ports {
         registry: &Registry,
         governor: &dyn Governor,
         now: Timestamp,
-        over_budget: &BTreeSet<Account>,
+        hindsight: &Hindsight,
         decision: impl FnOnce(Context<'_>, Ids) -> T,
     ) -> T {
         let has_room = |agent: &AgentKey| self.rooms.has_room(registry, agent);
         let schemas = self.schemas.as_ref();
-        let ctx = Context { now, registry, governor, schemas, has_room: &has_room, over_budget };
+        let ctx = Context { now, registry, governor, schemas, has_room: &has_room, hindsight };
         decision(ctx, Ids::new(now, self.entropy.seed()))
     }
 
@@ -196,19 +196,17 @@ impl Ports {
         find: Find,
         decision: impl Fn(Context<'_>, Ids, Arc<Workflow>, Snapshot) -> Result<(T, ChangeSet), Refusal>,
     ) -> Result<(T, Vec<Act>), Stopped> {
-        let mut over = BTreeSet::new();
+        let mut hindsight = Hindsight::default();
         for _ in 0..TRIES {
             let Loaded { registry, governor, snapshot, flow } = self.load(org, find).await?;
             let now = snapshot.now;
-            let (t, set) = self.decide(&registry, governor.as_ref(), now, &over, |ctx, ids| {
+            let (t, set) = self.decide(&registry, governor.as_ref(), now, &hindsight, |ctx, ids| {
                 decision(ctx, ids, flow, snapshot)
             })?;
             match self.commit(set).await? {
                 Committed::Durable(acts) => return Ok((t, acts)),
                 Committed::Moved => {}
-                Committed::OverBudget(account) => {
-                    over.insert(account);
-                }
+                Committed::Learned(lesson) => hindsight.learn(lesson),
             }
         }
         Err(Stopped::Busy)
@@ -233,7 +231,8 @@ impl Ports {
         match self.store.commit(set).await {
             Ok(receipt) => Ok(Committed::Durable(acts(&org, effects, Some(receipt), leased_at))),
             Err(Refused::Conflict(_) | Refused::Duplicate("edge")) => Ok(Committed::Moved),
-            Err(Refused::OverBudget(account)) => Ok(Committed::OverBudget(account)),
+            Err(Refused::OverBudget(account)) => Ok(Committed::Learned(Lesson::OverBudget(account))),
+            Err(Refused::Taken(key)) => Ok(Committed::Learned(Lesson::Taken(key))),
             Err(Refused::Unknown(_)) => {
                 // Whatever it leased is never sent: without a receipt there is no exeat, and its lease runs out.
                 let durable = self.store.settled(&org, id).await?;
@@ -255,8 +254,17 @@ pub enum Committed {
     Durable(Vec<Act>),
     /// A row has moved: decide anew.
     Moved,
-    /// A balance doesn't cover it: decide anew, knowing that.
+    /// It doesn't hold, for a reason that a decision can heed: decide anew, knowing that.
+    Learned(Lesson),
+}
+
+/// What a commit found that the decision couldn't know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lesson {
+    /// A balance doesn't cover it.
     OverBudget(Account),
+    /// That foreign task is another hop's.
+    Taken(ForeignKey),
 }
 
 fn acts(org: &OrgName, effects: Vec<Effect>, receipt: Option<Receipt>, leased_at: Monotonic) -> Vec<Act> {

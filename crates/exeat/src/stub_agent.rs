@@ -35,6 +35,7 @@
 //! | `poll flip` | first GetTask says `completed`, all later ones `working` |
 //! | `garbage null`, `array`, `html`, `cut`, `deep` | task made and run; the answer is `result: null`, `result: []`, a web page, JSON cut in half, 10,000 nested arrays |
 //! | `size N` | artifact is a text of N bytes (`k`, `m` allowed; at most 64 MiB) |
+//! | `same` | task made and run; the answer shows the oldest task of all in its place |
 //! | `steer` | adds metadata, `referenceTaskIds`, URLs and a "next agent" text to the result |
 //!
 //! # How they combine

@@ -273,7 +273,7 @@ async fn note_other_task(app: &App, door: &Doorway) -> Result<(), Stopped> {
             app.runtime.act(acts);
             Ok(())
         }
-        Committed::Moved | Committed::OverBudget(_) => Err(Stopped::Busy),
+        Committed::Moved | Committed::Learned(_) => Err(Stopped::Busy),
     }
 }
 

@@ -147,7 +147,7 @@ pub async fn settle<T>(
     set.writes.extend(kept.and_then(|kept| once.row(made, &kept, set.at)));
     match app.ports.commit(*set).await? {
         Committed::Moved => return Ok(None),
-        Committed::OverBudget(account) => return Err(Problem::internal(&account.scope)),
+        Committed::Learned(lesson) => return Err(Problem::internal(&format_args!("{lesson:?}"))),
         Committed::Durable(mut acts) => {
             // What waited for another rule may go now.
             acts.push(Act::Due(DueKind::Bridge));

@@ -269,7 +269,7 @@ impl From<Refused> for Problem {
                 Self::new(Code::DiskFull, "The disk is full; nothing was changed.")
             }
             Refused::Unavailable(_) | Refused::Unknown(_) => Self::unavailable(&e),
-            Refused::OverBudget(_) | Refused::Wrong(_) => Self::internal(&e),
+            Refused::OverBudget(_) | Refused::Taken(_) | Refused::Wrong(_) => Self::internal(&e),
         }
     }
 }

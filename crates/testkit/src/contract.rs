@@ -106,6 +106,7 @@ macro_rules! store_contract {
             an_edge_has_one_record_for_ever,
             a_child_of_an_edge_without_a_record_is_wrong,
             a_pushed_event_is_stored_once,
+            a_foreign_task_serves_one_hop_of_its_agent,
             parallel_reservations_never_pass_the_limit,
             costs_add_up_on_every_account,
             events_are_numbered_without_gaps_per_task,

@@ -281,6 +281,13 @@ impl World {
         if dedups && let Some(w) = inner.works.values().find(|w| w.messages.contains(&message)) {
             return Ok(w.id.clone());
         }
+        let mut others = inner.works.values().filter(|w| w.id.starts_with(p.agent.key.as_str()));
+        if self.odds(20)
+            && let Some(other) = others.next_back()
+        {
+            self.tally.one("task ids given twice");
+            return Ok(other.id.clone());
+        }
         *inner.made.entry(message.clone()).or_default() += 1;
         let id = format!("{}-{}", p.agent.key, inner.works.len());
         let context = p.context_id.map_or_else(|| format!("ctx-{id}"), |c| c.to_string());

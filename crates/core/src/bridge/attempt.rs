@@ -2,7 +2,7 @@
 //!
 //! Only the holder of the fence moves the hop; an older attempt's words are recorded and change nothing.
 
-use crate::bridge::outcome::FOREIGN_ID;
+use crate::bridge::outcome::is_an_id;
 use crate::bridge::schedule::{backoff, jittered};
 use crate::bridge::state::Event;
 use crate::bridge::{Attempt, Bridge, BridgeState, LeasedAttempt};
@@ -127,32 +127,51 @@ impl Desk<'_> {
         Ok(())
     }
 
-    /// Words of an attempt that doesn't hold the fence any more. A foreign task that nobody waits for is canceled.
+    /// Words of an attempt that doesn't hold the fence any more. A foreign task that nobody waits for, because the
+    /// hop is over or has another one, is canceled.
     fn late_answer(&mut self, id: HopId, report: &SendReport) -> Result<(), Refusal> {
         let SendOutcome::Task(task) = &report.outcome else { return Ok(()) };
         let bridge = self.bridge(id)?;
-        let known = bridge.foreign.as_ref().is_some_and(|f| f.task == task.id);
-        if !bridge.state.is_terminal() || task.state.is_end() || known || task.id.len() > FOREIGN_ID {
+        match &bridge.foreign {
+            Some(f) if f.task != task.id => self.disown(id, task),
+            None if bridge.state.is_terminal() && self.may_stop(id, task)? => {
+                let bridge = self.bridge_mut(id)?;
+                bridge.foreign = Some(ForeignIds { task: task.id.clone(), context: task.context.clone() });
+                // Where to cancel it: no answer named an interface before.
+                bridge.interface = bridge.interface.take().or_else(|| report.interface.clone());
+                if let Some(t) = self.cancels.get_mut(&(id, String::new())) {
+                    t.row.due_at = None;
+                    t.row.outcome = Some("bound".into());
+                }
+                self.intend_cancel(id)
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// A message of ours made a task beside the one that its hop has: the agent is asked to stop it.
+    fn disown(&mut self, id: HopId, task: &ForeignTask) -> Result<(), Refusal> {
+        if !self.may_stop(id, task)? || !self.bridge_mut(id)?.strays.insert(task.id.clone()) {
             return Ok(());
         }
-        let ids = ForeignIds { task: task.id.clone(), context: task.context.clone() };
-        self.bridge_mut(id)?.foreign.get_or_insert(ids);
-        if let Some(t) = self.cancels.get_mut(&(id, String::new())) {
-            t.row.due_at = None;
-            t.row.outcome = Some("bound".into());
-        }
-        self.intend_cancel(id)
+        self.record_note(id, "answer", "second_task", None);
+        self.intend_cancel_of(id, Some(task.id.clone()))
+    }
+
+    /// Is it a task that runs, and no other hop's?
+    fn may_stop(&self, id: HopId, task: &ForeignTask) -> Result<bool, Refusal> {
+        Ok(!task.state.is_end() && is_an_id(&task.id) && !self.is_anothers(id, &task.id)?)
     }
 
     pub(crate) fn answered(&mut self, id: HopId, task: &ForeignTask) -> Result<(), Refusal> {
-        let too_long = task.id.is_empty() || task.id.len() > FOREIGN_ID;
-        let bridge = self.bridge(id)?;
-        let other = bridge.foreign.as_ref().is_some_and(|f| f.task != task.id);
-        if too_long || other {
+        let other = self.bridge(id)?.foreign.as_ref().is_some_and(|f| f.task != task.id);
+        if other {
+            self.disown(id, task)?;
+        }
+        if other || !is_an_id(&task.id) {
             return self.give_up(id, ReasonCode::InvalidResponse, "the answer is about another task");
         }
-        self.bind(id, task)?;
-        self.agent_shows(id, task)
+        self.shows_its_own(id, task)
     }
 
     fn answered_by_message(&mut self, id: HopId, output: &Payload) -> Result<(), Refusal> {

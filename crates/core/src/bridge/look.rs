@@ -173,10 +173,7 @@ impl Desk<'_> {
             }
             // Its answer may be on its way still; only the holder of the fence, or proof, moves it.
             BridgeState::Ready | BridgeState::AwaitingApproval => self.look_later(id, None),
-            _ => {
-                self.bind(id, task)?;
-                self.agent_shows(id, task)
-            }
+            _ => self.shows_its_own(id, task),
         }
     }
 
@@ -310,10 +307,7 @@ impl Desk<'_> {
                 Ok(())
             };
         }
-        if !task.id.is_empty() {
-            self.bind(id, task)?;
-        }
-        self.agent_shows(id, task)
+        if task.id.is_empty() { self.agent_shows(id, task) } else { self.shows_its_own(id, task) }
     }
 
     /// A look that a pushed event asked for is over.

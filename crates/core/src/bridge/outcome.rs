@@ -23,13 +23,34 @@ use crate::transport::{ForeignState, ForeignTask};
 use crate::workflow::Ask;
 
 /// Foreign ids longer than this aren't ids.
-pub(crate) const FOREIGN_ID: usize = 512;
+const FOREIGN_ID: usize = 512;
+
+/// Can it be an agent's id of something?
+pub(crate) fn is_an_id(text: &str) -> bool {
+    (1..=FOREIGN_ID).contains(&text.len())
+}
 
 impl Desk<'_> {
+    /// What the agent shows of the task that it has for this hop, which is bound now if it wasn't. An agent that names
+    /// another hop's task makes this hop fail, and leaves the other as it is.
+    pub(crate) fn shows_its_own(&mut self, id: HopId, task: &ForeignTask) -> Result<(), Refusal> {
+        if self.is_anothers(id, &task.id)? {
+            let why = "it answered with the task id of another errand";
+            return self.give_up(id, ReasonCode::InvalidResponse, why);
+        }
+        self.bind(id, task)?;
+        self.agent_shows(id, task)
+    }
+
+    /// Did a commit find that the agent's task is another hop's?
+    pub(crate) fn is_anothers(&self, id: HopId, task: &str) -> Result<bool, Refusal> {
+        Ok(self.ctx.hindsight.taken.contains(&self.bridge(id)?.foreign_key(task)))
+    }
+
     /// Notes the agent's ids of the work, and that it has answered.
-    pub(crate) fn bind(&mut self, id: HopId, task: &ForeignTask) -> Result<(), Refusal> {
+    fn bind(&mut self, id: HopId, task: &ForeignTask) -> Result<(), Refusal> {
         let bridge = self.bridge_mut(id)?;
-        let context = task.context.clone().filter(|c| !c.is_empty() && c.len() <= FOREIGN_ID);
+        let context = task.context.clone().filter(|c| is_an_id(c));
         match &mut bridge.foreign {
             Some(f) if f.context.is_none() => f.context = context,
             Some(_) => {}

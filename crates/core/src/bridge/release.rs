@@ -96,6 +96,7 @@ impl Desk<'_> {
             lost: 0,
             lost_since: None,
             quiet_looks: 0,
+            strays: BTreeSet::new(),
             claimed: None,
             question: None,
             verdict,
@@ -140,7 +141,7 @@ impl Desk<'_> {
         let beyond_task = self.task.budget_left().is_some_and(|left| left.saturating_add(reserved) < price);
         let over = reserved < price
             && (beyond_task
-                || self.accounts(&agent.key).iter().any(|(a, _)| self.ctx.over_budget.contains(a)));
+                || self.accounts(&agent.key).iter().any(|(a, _)| self.ctx.hindsight.over_budget.contains(a)));
         let broken = broken
             .or_else(|| posture_rule(self.ctx.registry, agent, begun))
             .or_else(|| (!label.flows_to(&agent.posture.ceiling)).then_some(ReasonCode::LabelAboveCeiling))

@@ -129,9 +129,17 @@ impl Desk<'_> {
 
     /// Files the intent to cancel the foreign task: known, or still to be bound.
     pub(crate) fn intend_cancel(&mut self, id: HopId) -> Result<(), Refusal> {
+        let foreign_task = self.bridge(id)?.foreign.as_ref().map(|f| f.task.clone());
+        self.intend_cancel_of(id, foreign_task)
+    }
+
+    /// Files the intent to cancel this foreign task; none: whichever will be bound.
+    pub(crate) fn intend_cancel_of(
+        &mut self,
+        id: HopId,
+        foreign_task: Option<String>,
+    ) -> Result<(), Refusal> {
         let now = self.now();
-        let bridge = self.bridge(id)?;
-        let foreign_task = bridge.foreign.as_ref().map(|f| f.task.clone());
         let due = if foreign_task.is_some() { now } else { now + self.ctx.registry.bounds.send_timeout };
         self.add_cancel(CancelIntent {
             hop: id,

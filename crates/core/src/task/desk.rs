@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::approval::{Approval, NotDecided};
-use crate::bridge::{Bridge, CancelIntent, Illegal, InboxRow};
+use crate::bridge::{Bridge, CancelIntent, ForeignKey, Illegal, InboxRow};
 use crate::change::{ChangeSet, Effect, Expect, Key, Row, Snapshot, TaskEvent, Write};
 use crate::cost::Account;
 use crate::envelope::Envelope;
@@ -24,6 +24,7 @@ use crate::payload::{NotAPayload, Payload, Sealed, Sha256Digest};
 use crate::registry::Registry;
 use crate::task::{Held, Hop, HopState, Question, Run, Step, Task, TaskStatus};
 use crate::time::Timestamp;
+use crate::walk::Lesson;
 use crate::workflow::Workflow;
 
 /// Holds values to JSON Schemas. Pure; fails closed.
@@ -48,8 +49,27 @@ pub struct Context<'a> {
     pub schemas: &'a dyn Schemas,
     /// Has the agent capacity for one more attempt now? Advisory.
     pub has_room: &'a (dyn Fn(&AgentKey) -> bool + Sync),
-    /// Accounts that a commit of this decision found too small.
-    pub over_budget: &'a BTreeSet<Account>,
+    /// What earlier tries of this decision ran into.
+    pub hindsight: &'a Hindsight,
+}
+
+/// What commits of earlier tries of one decision ran into, for the next try to heed.
+#[derive(Clone, Debug, Default)]
+pub struct Hindsight {
+    /// Accounts that were found too small.
+    pub over_budget: BTreeSet<Account>,
+    /// Foreign tasks that are another hop's.
+    pub taken: BTreeSet<ForeignKey>,
+}
+
+impl Hindsight {
+    /// Takes one more lesson to heart.
+    pub fn learn(&mut self, lesson: Lesson) {
+        match lesson {
+            Lesson::OverBudget(account) => self.over_budget.insert(account),
+            Lesson::Taken(key) => self.taken.insert(key),
+        };
+    }
 }
 
 /// Why a decision isn't taken. Nothing changes then.

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::bridge::ForeignKey;
 use crate::change::{ChangeSet, Key, Receipt, Refused, Row, TaskEvent};
 use crate::cost::{Account, Balance, apply};
 use crate::gate::exeat::AttemptLease;
@@ -31,6 +32,8 @@ pub struct Ground {
     pub events: BTreeMap<TaskId, u64>,
     /// Of the pushed events that it stores, those that are there already.
     pub pushed: BTreeSet<(HopId, Sha256Digest)>,
+    /// Of the foreign tasks that it names as its hops' own, those that are bound, and by which hop.
+    pub foreign: BTreeMap<ForeignKey, HopId>,
 }
 
 /// All that a store must read before it settles a batch.
@@ -46,6 +49,8 @@ pub struct Touched {
     pub tasks: BTreeSet<TaskId>,
     /// Pushed events.
     pub pushed: BTreeSet<(HopId, Sha256Digest)>,
+    /// Foreign tasks.
+    pub foreign: BTreeSet<ForeignKey>,
 }
 
 /// What a batch touches.
@@ -62,8 +67,23 @@ pub fn touched(sets: &[ChangeSet]) -> Touched {
             Row::Inbox(i) if w.expected == 0 => Some((i.hop, i.digest)),
             _ => None,
         }));
+        t.foreign.extend(own(set).map(|(key, _)| key));
     }
     t
+}
+
+/// The foreign tasks that a set takes for its hops' own: those that they have bound, and those that they newly ask
+/// the agent to stop.
+fn own(set: &ChangeSet) -> impl Iterator<Item = (ForeignKey, HopId)> {
+    let bridges = set.writes.iter().filter_map(|w| if let Row::Bridge(b) = &w.row { Some(b) } else { None });
+    bridges.flat_map(|b| {
+        let stopped = set.writes.iter().filter_map(|w| match &w.row {
+            Row::Cancel(c) if w.expected == 0 && c.hop == b.hop => c.foreign_task.as_deref(),
+            _ => None,
+        });
+        let tasks = b.foreign.iter().map(|f| f.task.as_str()).chain(stopped);
+        tasks.map(|t| (b.foreign_key(t), b.hop)).collect::<Vec<_>>()
+    })
 }
 
 /// A change set that holds, and all that it writes.
@@ -110,12 +130,14 @@ fn settle_one(ground: &mut Ground, set: ChangeSet) -> Result<Planned, Refused> {
         let _ = w;
         return Err(Refused::Duplicate("pushed event"));
     }
+    let foreign = check_foreign(ground, &set)?;
     let balances = draw(ground, &set)?;
     let (head, edges, records) = seal(ground, &set)?;
     // Nothing is refused any more: now the ground moves.
     ground.head = head;
     ground.edges.extend(edges);
     ground.balances.extend(balances);
+    ground.foreign.extend(foreign);
     for w in &set.writes {
         ground.versions.insert(w.row.key(), w.expected + 1);
         if let Row::Inbox(i) = &w.row {
@@ -154,6 +176,19 @@ fn check_versions(ground: &Ground, set: &ChangeSet) -> Result<(), Refused> {
         Some(e) => Err(Refused::Conflict(e.key.clone())),
         None => Ok(()),
     }
+}
+
+/// An agent that names a task of one hop to another must not have the two taken for one.
+fn check_foreign(ground: &Ground, set: &ChangeSet) -> Result<BTreeMap<ForeignKey, HopId>, Refused> {
+    let mut taken = BTreeMap::new();
+    for (key, hop) in own(set) {
+        let holder = taken.get(&key).or_else(|| ground.foreign.get(&key));
+        if holder.is_some_and(|h| *h != hop) {
+            return Err(Refused::Taken(key));
+        }
+        taken.insert(key, hop);
+    }
+    Ok(taken)
 }
 
 fn draw(ground: &Ground, set: &ChangeSet) -> Result<BTreeMap<Account, Balance>, Refused> {

@@ -86,7 +86,7 @@ pub async fn accept(
     match ports.commit(set).await {
         Ok(Committed::Durable(acts)) => Ok(Accepted::Stored(acts)),
         // A duplicate is as good as stored.
-        Err(Stopped::Commit(Refused::Duplicate(_))) | Ok(Committed::Moved | Committed::OverBudget(_)) => {
+        Err(Stopped::Commit(Refused::Duplicate(_))) | Ok(Committed::Moved | Committed::Learned(_)) => {
             Ok(Accepted::Stored(Vec::new()))
         }
         Err(e) => Err(e),

@@ -7,6 +7,7 @@ use crate::gate::exeat::{Address, Claim, LookFor, cancel, look};
 use crate::id::{HopId, OrgName};
 use crate::ports::{DueRow, Find};
 use crate::task::decision::{self, Because, Next};
+use crate::task::desk::Hindsight;
 use crate::task::worker;
 use crate::time::Span;
 use crate::walk::{Act, Committed, Loaded, Ports, Stopped};
@@ -110,11 +111,11 @@ enum Step {
 
 /// Decides what a due row wants, and commits it unless a contact comes first.
 async fn next(ports: &Ports, org: &OrgName, hop: HopId, kind: &Kind) -> Result<Step, Stopped> {
-    let mut over = std::collections::BTreeSet::new();
+    let mut hindsight = Hindsight::default();
     for _ in 0..TRIES {
         let Loaded { registry, governor, snapshot, flow } = ports.load(org, Find::Hop(hop)).await?;
         let now = snapshot.now;
-        let next = ports.decide(&registry, governor.as_ref(), now, &over, |ctx, ids| match kind {
+        let next = ports.decide(&registry, governor.as_ref(), now, &hindsight, |ctx, ids| match kind {
             Kind::Bridge => decision::bridge_due(ctx, ids, flow, snapshot, hop),
             Kind::Inbox => decision::push_due(ctx, ids, flow, snapshot, hop),
             Kind::Cancel(foreign) => decision::cancel_due(ctx, ids, flow, snapshot, hop, foreign),
@@ -127,9 +128,7 @@ async fn next(ports: &Ports, org: &OrgName, hop: HopId, kind: &Kind) -> Result<S
         match ports.commit(*set).await? {
             Committed::Durable(acts) => return Ok(Step::Done(acts)),
             Committed::Moved => {}
-            Committed::OverBudget(account) => {
-                over.insert(account);
-            }
+            Committed::Learned(lesson) => hindsight.learn(lesson),
         }
     }
     Err(Stopped::Busy)

@@ -1,6 +1,5 @@
 //! How often each walk asks its ports: the speed of the whole rests on these numbers.
 
-use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,20 +14,19 @@ use exeat_core::id::{CallbackId, ChangeId, EnvelopeId, Ids, OrgName};
 use exeat_core::payload::{Payload, Sha256Digest};
 use exeat_core::ports::{DueRow, Find, Store, Unreadable};
 use exeat_core::registry::{AgentEntry, CallbackTrust, Registry};
-use exeat_core::task::advance::start;
 use exeat_core::time::{Span, Timestamp};
 use exeat_core::transport::{CancelOutcome, LookOutcome, SendReport, Transport};
 use exeat_core::walk::confirm::{self, Accepted, Pushed};
 use exeat_core::walk::{Act, Committed, Ports, release, send, sweep};
 use exeat_testkit::memory::Memory;
 use exeat_testkit::sim::calls::ports;
-use exeat_testkit::sim::executor::{Executor, Owner};
 use exeat_testkit::sim::faulty::Shared;
-use exeat_testkit::sim::people::new_task;
 use exeat_testkit::sim::policy::{Says, Table};
 use exeat_testkit::sim::run::{Kind, scene};
 use exeat_testkit::sim::setting::{defaults, govern, org, person, policy};
 use exeat_testkit::world::World;
+
+use crate::rig;
 
 /// Reads, commits, claims, exchanges, looks.
 type Counts = [u64; 5];
@@ -139,36 +137,12 @@ fn bench() -> Bench {
 }
 
 impl Bench {
-    /// Runs to the end, moving time as needed.
     fn run<T: Send + 'static>(&self, job: impl Future<Output = T> + Send + 'static) -> T {
-        let (mut executor, out) = (Executor::default(), Arc::new(Mutex::new(None)));
-        let slot = out.clone();
-        executor.spawner().spawn(Owner::World, async move {
-            let done = job.await;
-            *slot.lock().unwrap() = Some(done);
-        });
-        while out.lock().unwrap().is_none() {
-            if !executor.step(&self.shared.chance) {
-                assert!(self.shared.clock.advance(), "nothing moves");
-            }
-        }
-        out.lock().unwrap().take().unwrap()
+        rig::run(&self.shared, job)
     }
 
     fn start(&self, flow: &'static str) -> Vec<Act> {
-        let ports = self.ports.clone();
-        self.run(async move {
-            let registry = ports.store.registry(org()).await.unwrap();
-            let now = ports.store.now().await.unwrap();
-            let governor = ports.governors.of(&registry);
-            let decided = ports.decide(&registry, governor.as_ref(), now, &BTreeSet::new(), |c, i: Ids| {
-                start(c, i, new_task(flow))
-            });
-            match ports.commit(decided.unwrap().1).await.unwrap() {
-                Committed::Durable(acts) => acts,
-                other => panic!("{other:?}"),
-            }
-        })
+        self.run(rig::begin(self.ports.clone(), flow))
     }
 
     fn send(&self, acts: Vec<Act>) -> Vec<Act> {

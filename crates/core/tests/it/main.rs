@@ -2,4 +2,6 @@
 #![cfg(test)]
 
 mod calls;
+mod late;
+mod rig;
 mod sim;

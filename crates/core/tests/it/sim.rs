@@ -11,7 +11,7 @@ use exeat_testkit::sim::run::{Kind, run};
 const SEEDS: u64 = 2_000;
 
 /// What must have happened over a run of all seeds, or its silence proves nothing.
-const FAULTS: [&str; 36] = [
+const FAULTS: [&str; 38] = [
     "ambiguous, made",
     "ambiguous, nothing made",
     "ambiguous, too slow",
@@ -32,6 +32,7 @@ const FAULTS: [&str; 36] = [
     "crash before load",
     "destinations refused",
     "exeats run out",
+    "foreign tasks of another hop",
     "impossible",
     "leases extended",
     "leases lost",
@@ -47,6 +48,7 @@ const FAULTS: [&str; 36] = [
     "refused for good",
     "refused, later",
     "replies",
+    "task ids given twice",
     "tasks timed_out",
 ];
 

@@ -26,6 +26,7 @@ pub(super) struct Script {
     pub(super) garbage: Option<Garbage>,
     pub(super) size: Option<usize>,
     pub(super) steer: bool,
+    pub(super) shows: Shows,
 }
 
 /// What a send is answered with.
@@ -34,6 +35,14 @@ pub(super) enum Form {
     #[default]
     Task,
     Message,
+}
+
+/// Which task a send is answered with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Shows {
+    #[default]
+    Its,
+    Oldest,
 }
 
 /// How a turn ends.
@@ -178,6 +187,7 @@ impl Script {
             "garbage" => self.garbage = Some(garbage(argument)?),
             "size" => self.size = Some(size(argument)?),
             "steer" => self.steer = true,
+            "same" => self.shows = Shows::Oldest,
             _ => return Err(format!("no directive {directive:?}")),
         }
         Ok(())
@@ -288,7 +298,7 @@ mod tests {
     fn every_directive_is_read_and_the_last_of_a_kind_wins() {
         let line = r#"later 500ms; later 2s;message ; say hi there; data {"a":"x;y"}; data [1]; ask which?; auth;
             drop 2; status 503 3; rpc -32001; redirect http://x.test/; block 1m; push early; push dup 5;
-            push reverse; push other; push badtoken; poll lost 2; poll 503 4; poll flip; garbage cut; size 2k; steer"#;
+            push reverse; push other; push badtoken; poll lost 2; poll 503 4; poll flip; garbage cut; size 2k; steer; same"#;
         let read = Script::parse(line).unwrap();
         let want = Script {
             later: Some(Duration::from_secs(2)),
@@ -312,6 +322,7 @@ mod tests {
             garbage: Some(Garbage::Cut),
             size: Some(2048),
             steer: true,
+            shows: Shows::Oldest,
         };
         assert_eq!(read, want);
     }

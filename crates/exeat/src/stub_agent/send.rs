@@ -11,7 +11,7 @@ use super::dialect::{self, Dialect, View};
 use super::parts::Parts;
 use super::poll::history_length;
 use super::push::Config;
-use super::script::{Garbage, Moment, Script};
+use super::script::{Garbage, Moment, Script, Shows};
 use super::turn::{self, Turn};
 use super::world::{Begun, Freshness, Order, Received, State};
 use super::{Stub, Switch};
@@ -54,7 +54,8 @@ pub(super) async fn answer(
         Begun::Task { id, .. } => {
             let view = View { history, ..View::WHOLE };
             let mut world = stub.world();
-            let task = world.task(id)?;
+            let oldest = world.oldest().unwrap_or_else(|| id.clone());
+            let task = world.task(if script.shows == Shows::Oldest { &oldest } else { id })?;
             let shown = match held {
                 Held::AsItIs => dialect::task(task, dialect, view),
                 Held::AsItWas => dialect::task(&task.said_to_be(State::Working), dialect, view),

@@ -220,6 +220,11 @@ impl World {
         self.order.iter().rev().filter_map(|id| self.tasks.get(id))
     }
 
+    /// The first task that was made.
+    pub(super) fn oldest(&self) -> Option<String> {
+        self.order.first().cloned()
+    }
+
     /// Whether this send of these parts is among the first `limit` that came here for the order.
     pub(super) fn spend(&mut self, message: &Value, order: Order, limit: u32) -> bool {
         if limit == 0 || self.spent.len() >= MAX_WORK {

@@ -1,6 +1,5 @@
 //! `POST /tasks`: hands out a delegation or runs a workflow.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use exeat_core::payload::Payload;
 use exeat_core::principal::KeyScope;
 use exeat_core::registry::Registry;
 use exeat_core::task::advance::{self, NewTask};
-use exeat_core::task::desk::Refusal;
+use exeat_core::task::desk::{Hindsight, Refusal};
 use exeat_core::time::Span;
 use exeat_core::walk::{Act, Committed, Stopped};
 use exeat_core::workflow::{Workflow, WorkflowRef};
@@ -137,7 +136,7 @@ async fn begin(
     once: &Once,
 ) -> Result<(TaskId, Value, Vec<Act>), Problem> {
     let (org, sight) = (caller.org(), Sight::of(&caller.key.clearance));
-    let mut over = BTreeSet::new();
+    let mut hindsight = Hindsight::default();
     for _ in 0..TRIES {
         let registry = app.ports.store.registry(org).await?;
         let runs = runs(app, flows, caller, wanted, &registry).await?;
@@ -146,7 +145,7 @@ async fn begin(
         let now = app.ports.store.now().await?;
         let decided = app
             .ports
-            .decide(&registry, governor.as_ref(), now, &over, |ctx, ids| advance::start(ctx, ids, new));
+            .decide(&registry, governor.as_ref(), now, &hindsight, |ctx, ids| advance::start(ctx, ids, new));
         let (id, mut set) = decided?;
         let snapshot = outcome::begun(&set, runs.pinned.clone())
             .ok_or_else(|| Problem::internal(&"a start that begins no task"))?;
@@ -155,9 +154,7 @@ async fn begin(
         match app.ports.commit(set).await? {
             Committed::Durable(acts) => return Ok((id, answer, acts)),
             Committed::Moved => {}
-            Committed::OverBudget(account) => {
-                over.insert(account);
-            }
+            Committed::Learned(lesson) => hindsight.learn(lesson),
         }
     }
     Err(Stopped::Busy.into())

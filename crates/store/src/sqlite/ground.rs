@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use sqlx::SqliteConnection;
 use sqlx::sqlite::SqliteRow;
 
-use super::read::{count, get, head, unavailable};
+use super::read::{corrupt, count, get, head, unavailable};
 use super::rows::{Table, edge_columns, key_columns, scope_column, time};
 use super::sql;
 
@@ -19,7 +19,8 @@ const ACCOUNTS: usize = Table::ALL.len();
 const EDGES: usize = ACCOUNTS + 1;
 const EVENTS: usize = ACCOUNTS + 2;
 const PUSHED: usize = ACCOUNTS + 3;
-const HEAD: usize = ACCOUNTS + 4;
+const FOREIGN: usize = ACCOUNTS + 4;
+const HEAD: usize = ACCOUNTS + 5;
 
 /// Reads the ground of all that is touched.
 pub(super) async fn read(
@@ -35,6 +36,7 @@ pub(super) async fn read(
     let edges: Vec<_> = touched.edges.iter().collect();
     let tasks: Vec<_> = touched.tasks.iter().collect();
     let pushed: Vec<_> = touched.pushed.iter().collect();
+    let foreign: Vec<_> = touched.foreign.iter().collect();
 
     let mut query = sqlx::query(sql::GROUND).bind(org.as_str());
     for table in Table::ALL {
@@ -44,7 +46,8 @@ pub(super) async fn read(
         .bind(array(accounts.iter().map(|a| json!([scope_column(&a.scope), time(a.since)]))))
         .bind(array(edges.iter().map(|e| Value::Array(edge_columns(e)))))
         .bind(array(tasks.iter().map(|t| json!([t]))))
-        .bind(array(pushed.iter().map(|(hop, digest)| json!([hop, digest]))));
+        .bind(array(pushed.iter().map(|(hop, digest)| json!([hop, digest]))))
+        .bind(array(foreign.iter().map(|k| json!([k.agent, k.task]))));
 
     let mut ground = Ground::default();
     for row in &query.fetch_all(conn).await.map_err(|e| unavailable(&e))? {
@@ -69,6 +72,11 @@ pub(super) async fn read(
                 ground.events.extend(tasks.get(i).zip(last).map(|(t, n)| (**t, n)));
             }
             PUSHED => ground.pushed.extend(pushed.get(i).map(|p| **p)),
+            FOREIGN => {
+                let id: &str = get(row, "a2a_bridge", "?", 4)?;
+                let hop = id.parse().map_err(|e| corrupt("a2a_bridge", id, e))?;
+                ground.foreign.extend(foreign.get(i).map(|k| ((*k).clone(), hop)));
+            }
             HEAD => ground.head = head(row, 2, 4)?,
             table => {
                 let keys = Table::ALL.get(table).and_then(|t| by_table.get(t));

@@ -15,7 +15,10 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
 use super::{Options, sql};
 
 /// All migrations, in order. Each is additive and never edited once released.
-const MIGRATIONS: [&str; 1] = [include_str!("../../migrations/sqlite/0001_record.sql")];
+const MIGRATIONS: [&str; 2] = [
+    include_str!("../../migrations/sqlite/0001_record.sql"),
+    include_str!("../../migrations/sqlite/0002_foreign_once.sql"),
+];
 
 /// Marks a file as ours (`PRAGMA application_id`): "EXEA".
 const APPLICATION_ID: i32 = 0x4558_4541;

@@ -35,7 +35,7 @@ pub(super) const FORGET_SILENT: &str = "DELETE FROM silent_change WHERE org_id =
 // -- what a batch is settled against -------------------------------------------------------------
 
 /// `?2` to `?22`: the keys of each table in the order of `Table::ALL`; then accounts, edges, tasks with
-/// events, pushed events. Columns: which of these, index in its array, and up to two numbers and a blob.
+/// events, pushed events, foreign tasks. Columns: which of these, index in its array, and up to two numbers and a blob.
 pub(super) const GROUND: &str = "
     SELECT 0 AS part, j.key AS i, t.version AS n, NULL AS m, NULL AS b FROM json_each(?2) AS j
         CROSS JOIN task AS t ON t.org_id = ?1 AND t.id = j.value ->> 0
@@ -90,7 +90,10 @@ pub(super) const GROUND: &str = "
         FROM json_each(?25) AS j
     UNION ALL SELECT 24, j.key, 1, NULL, NULL FROM json_each(?26) AS j
         CROSS JOIN inbox AS t ON t.org_id = ?1 AND t.hop_id = j.value ->> 0 AND t.digest = j.value ->> 1
-    UNION ALL SELECT 25, 0, size, last_at, hash FROM ledger_head WHERE org_id = ?1";
+    UNION ALL SELECT 25, j.key, 1, NULL, t.id FROM json_each(?27) AS j
+        CROSS JOIN a2a_bridge AS t ON t.org_id = ?1 AND t.foreign_agent_key = j.value ->> 0
+            AND t.foreign_task_id = j.value ->> 1
+    UNION ALL SELECT 26, 0, size, last_at, hash FROM ledger_head WHERE org_id = ?1";
 
 // -- writing -------------------------------------------------------------------------------------
 

@@ -313,7 +313,7 @@ pub(super) fn receipt(org: &OrgName, fence: u64) -> Claim {
 /// in any case; anything else must not be taken for the last word.
 fn relative(refused: Refused) -> Refused {
     match refused {
-        Refused::OverBudget(_) | Refused::Duplicate(_) => {
+        Refused::OverBudget(_) | Refused::Taken(_) | Refused::Duplicate(_) => {
             Refused::Unavailable("the batch it was settled in wasn't committed".to_owned())
         }
         other => other,

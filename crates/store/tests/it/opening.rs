@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use exeat_core::change::Refused;
-use exeat_core::ports::{Archive as _, Store as _, Unreadable};
+use exeat_core::change::{Refused, Row};
+use exeat_core::ports::{Archive as _, Find, Store as _, Unreadable};
 use exeat_store::{OpenError, Options, Sqlite};
 use exeat_testkit::contract::fixtures::Maker;
 use exeat_testkit::contract::{HandClock, defaults, org};
@@ -147,4 +147,28 @@ async fn a_store_that_was_dropped_under_load_has_all_that_it_acknowledged() {
         durable += u64::from(store.settled(&org(), id).await.unwrap());
     }
     assert_eq!(store.head(&org()).await.unwrap().size, durable, "a change is half there");
+}
+
+#[tokio::test]
+async fn of_hops_that_share_a_foreign_task_in_an_older_record_the_first_keeps_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = try_open(dir.path(), "main").await.unwrap();
+    let mut m = Maker::new(store.now().await.unwrap(), 1);
+    let task = m.task();
+    let bridges = [m.bridge(task.id), m.bridge(task.id)];
+    let rows = [Row::Agent(m.agent(1)), Row::Task(task.clone())];
+    let set = m.writing(rows.into_iter().chain(bridges.clone().map(Row::Bridge)));
+    store.commit(set).await.unwrap();
+    store.shutdown().await;
+    let older = "DROP INDEX a2a_bridge_foreign;
+        CREATE INDEX a2a_bridge_foreign ON a2a_bridge (org_id, foreign_agent_key, foreign_task_id)
+            WHERE foreign_task_id IS NOT NULL;
+        UPDATE a2a_bridge SET foreign_task_id = 'one', doc = json_set(doc, '$.foreign.task', 'one');
+        PRAGMA user_version = 1";
+    sqlite(&dir.path().join("exeat.db"), older).await;
+    let store = try_open(dir.path(), "main").await.unwrap();
+    let found = store.load(&org(), Find::Task(task.id)).await.unwrap().unwrap();
+    let shown: Vec<_> =
+        found.bridges.iter().map(|(b, v)| (b.hop, b.foreign.as_ref().map(|f| &*f.task), *v)).collect();
+    assert_eq!(shown, [(bridges[0].hop, Some("one"), 1), (bridges[1].hop, None, 1)]);
 }

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use exeat_core::change::{ChangeSet, Key, Refused, Row};
+use exeat_core::bridge::{Bridge, CancelIntent};
+use exeat_core::change::{ChangeSet, Key, Refused, Row, Write};
 use exeat_core::cost::{Account, Balance, Scope, close, reserve};
-use exeat_core::gate::exeat::AttemptId;
+use exeat_core::gate::exeat::{AttemptId, ForeignIds};
 use exeat_core::ledger::data::CostEntry;
 use exeat_core::ledger::{Head, Verifier};
 use exeat_core::ports::Find;
+use exeat_core::registry::AgentEntry;
 use exeat_core::time::{Span, Timestamp};
 use futures::future::join_all;
 
@@ -188,6 +190,52 @@ pub async fn a_pushed_event_is_stored_once<B: Bench>() {
         let set = m.over(1, Row::Inbox(exeat_core::bridge::InboxRow { due_at: None, ..row }));
         record.commit(set).await.unwrap();
     }
+}
+
+/// Of all hops of an agent that would have one foreign task, the first has it; another agent's tasks are its own.
+pub async fn a_foreign_task_serves_one_hop_of_its_agent<B: Bench>() {
+    let (mut bench, mut record, mut m) = open::<B>().await;
+    let task = m.task();
+    let other = AgentEntry { key: "other".parse().unwrap(), ..m.agent(1) };
+    let unbound: Vec<_> = (0..8).map(|_| Bridge { foreign: None, ..m.bridge(task.id) }).collect();
+    let elsewhere = Bridge { agent: other.key.clone(), foreign: theirs(), ..m.bridge(task.id) };
+    let rows = [Row::Task(task.clone()), Row::Agent(m.agent(1)), Row::Agent(other), Row::Bridge(elsewhere)];
+    let set = m.writing(rows.into_iter().chain(unbound.iter().cloned().map(Row::Bridge)));
+    record.commit(set).await.unwrap();
+    let bound = |b: &Bridge| Bridge { foreign: theirs(), ..b.clone() };
+    let sets: Vec<_> = unbound.iter().map(|b| m.over(1, Row::Bridge(bound(b)))).collect();
+    let answers = join_all(sets.into_iter().map(|s| record.commit(s))).await;
+    let key = unbound[0].foreign_key("theirs");
+    assert!(answers.iter().all(|a| a.is_ok() || matches!(a, Err(Refused::Taken(k)) if *k == key)));
+    let first = answers.iter().position(Result::is_ok).unwrap();
+    assert_eq!(answers.iter().filter(|a| a.is_ok()).count(), 1);
+    if bench.reopen().await {
+        record = bench.record();
+    }
+    let (holder, late) = (&unbound[first], &unbound[(first + 1) % 8]);
+    let set = m.over(1, Row::Bridge(bound(late)));
+    assert!(matches!(record.commit(set).await, Err(Refused::Taken(k)) if k == key));
+    // Nor does another hop have it stopped; its holder does.
+    let stop = |m: &Maker, b: &Bridge| {
+        let foreign_task = Some("theirs".to_owned());
+        Write { expected: 0, row: Row::Cancel(CancelIntent { foreign_task, ..m.cancel(b) }) }
+    };
+    let mut set = m.over(1, Row::Bridge(late.clone()));
+    set.writes.push(stop(&m, late));
+    assert!(matches!(record.commit(set).await, Err(Refused::Taken(k)) if k == key));
+    let mut set = m.over(2, Row::Bridge(bound(holder)));
+    set.writes.push(stop(&m, holder));
+    record.commit(set).await.unwrap();
+    let both = [unbound[(first + 2) % 8].clone(), unbound[(first + 3) % 8].clone()];
+    let mut set = m.set();
+    let new = Some(ForeignIds { task: "new".to_owned(), context: None });
+    set.writes
+        .extend(both.map(|b| Write { expected: 1, row: Row::Bridge(Bridge { foreign: new.clone(), ..b }) }));
+    assert!(matches!(record.commit(set).await, Err(Refused::Taken(_))), "two hops in one set");
+}
+
+fn theirs() -> Option<ForeignIds> {
+    Some(ForeignIds { task: "theirs".to_owned(), context: None })
 }
 
 /// 64 reservations of 1 on a balance of 10: 10 hold, whatever their order.

@@ -156,8 +156,9 @@ impl Maker {
     /// A bridge of a task to the agent `auditor`, version 1, not due.
     pub fn bridge(&mut self, task: TaskId) -> Bridge {
         let message_id = MessageId::draw(&mut self.ids);
+        let hop = HopId::draw(&mut self.ids);
         Bridge {
-            hop: HopId::draw(&mut self.ids),
+            hop,
             org: org(),
             task,
             step: "step".parse().unwrap(),
@@ -172,7 +173,7 @@ impl Maker {
             message_ids: vec![message_id],
             context_id: ContextId::draw(&mut self.ids),
             context_refused: false,
-            foreign: Some(ForeignIds { task: "theirs".to_owned(), context: None }),
+            foreign: Some(ForeignIds { task: format!("theirs-{hop}"), context: None }),
             interface: None,
             bound: Bound::Origin("https://auditor.example".to_owned()),
             card_digest: None,
@@ -185,6 +186,7 @@ impl Maker {
             lost: 0,
             lost_since: None,
             quiet_looks: 0,
+            strays: BTreeSet::new(),
             claimed: None,
             question: None,
             verdict: self.verdict(),

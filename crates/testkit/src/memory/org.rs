@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use exeat_core::bridge::{Doorway, Unread};
+use exeat_core::bridge::{Bridge, Doorway, ForeignKey, Unread};
 use exeat_core::change::{ChangeSet, DueKind, Key, Row, Snapshot, WorkflowRow};
 use exeat_core::cost::{Account, Balance};
 use exeat_core::endpoint::Endpoint;
@@ -55,6 +55,7 @@ pub(super) struct Org {
     pub(super) checkpoints: BTreeMap<u64, String>,
     edges: BTreeMap<EdgeKey, u64>,
     pushed: BTreeSet<(HopId, Sha256Digest)>,
+    foreign: BTreeMap<ForeignKey, HopId>,
     spent: Vec<Spent>,
     due: BTreeMap<DueKind, BTreeSet<(Timestamp, Key)>>,
     of_task: BTreeMap<TaskId, BTreeSet<Key>>,
@@ -74,6 +75,7 @@ impl Org {
         let balances = touched.accounts.iter().filter_map(|a| Some((a.clone(), *self.balances.get(a)?)));
         let edges = touched.edges.iter().filter_map(|e| Some((e.clone(), *self.edges.get(e)?)));
         let events = touched.tasks.iter().filter_map(|t| Some((*t, self.events.get(t)?.last()?.id)));
+        let foreign = touched.foreign.iter().filter_map(|k| Some((k.clone(), *self.foreign.get(k)?)));
         Ground {
             head: self.head,
             versions: versions.collect(),
@@ -81,6 +83,7 @@ impl Org {
             edges: edges.collect(),
             events: events.collect(),
             pushed: touched.pushed.intersection(&self.pushed).copied().collect(),
+            foreign: foreign.collect(),
         }
     }
 
@@ -140,8 +143,14 @@ impl Org {
         if let (Some(kind), Some(at)) = (due_kind(key), held.wakes()) {
             self.due.entry(kind).or_default().remove(&(at, key.clone()));
         }
-        if let Row::Envelope(e) = &held.row {
-            self.ready.entry(e.to.clone()).or_default().remove(&(e.created_at, e.id));
+        match &held.row {
+            Row::Envelope(e) => {
+                self.ready.entry(e.to.clone()).or_default().remove(&(e.created_at, e.id));
+            }
+            Row::Bridge(b) => {
+                bound(b).and_then(|k| self.foreign.remove(&k));
+            }
+            _ => {}
         }
     }
 
@@ -159,6 +168,7 @@ impl Org {
             Row::Inbox(i) => {
                 self.pushed.insert((i.hop, i.digest));
             }
+            Row::Bridge(b) => self.foreign.extend(bound(b).map(|k| (k, b.hop))),
             _ => {}
         }
         if let Some(task) = self.task_of(&held.row) {
@@ -402,6 +412,10 @@ impl Org {
         }
         r
     }
+}
+
+fn bound(b: &Bridge) -> Option<ForeignKey> {
+    b.foreign.as_ref().map(|f| b.foreign_key(&f.task))
 }
 
 const fn is_open(state: &EnvelopeState) -> bool {

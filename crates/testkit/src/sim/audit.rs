@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use exeat_core::bridge::{Bridge, BridgeState};
+use exeat_core::bridge::{Bridge, BridgeState, ForeignKey};
 use exeat_core::change::{ChangeSet, Row};
 use exeat_core::cost::{Account, Balance, apply};
 use exeat_core::endpoint::Endpoint;
 use exeat_core::envelope::{Envelope, EnvelopeKind, EnvelopeState};
 use exeat_core::gate::exeat::AttemptId;
 use exeat_core::gate::verdict::Decision;
-use exeat_core::id::{EnvelopeId, HopId, OrgName, TaskId};
+use exeat_core::id::{AgentKey, EnvelopeId, HopId, OrgName, TaskId};
 use exeat_core::ledger::data::{CostEntry, EdgeData, Judged};
 use exeat_core::ledger::{Data, Dir, EdgeKey, Party, Verifier};
 use exeat_core::payload::Sha256Digest;
@@ -39,6 +39,8 @@ struct Seen {
     verdicts: BTreeMap<EdgeKey, Decision>,
     outcomes: BTreeSet<EdgeKey>,
     envelopes: BTreeMap<(HopId, u32), EnvelopeId>,
+    foreign: BTreeMap<ForeignKey, HopId>,
+    agents: BTreeMap<HopId, AgentKey>,
     money: BTreeMap<(HopId, u32), [u64; 4]>,
     hop_task: BTreeMap<HopId, TaskId>,
     balances: BTreeMap<Account, Balance>,
@@ -103,6 +105,7 @@ impl Audit {
             s.row(&w.row, &mut wrong);
         }
         s.task_money(set, &mut wrong);
+        s.foreign(set, &mut wrong);
         let at = self.clock.elapsed();
         s.broken.extend(wrong.into_iter().map(|w| format!("at {at}: {w}")));
         drop(s);
@@ -376,6 +379,28 @@ impl Seen {
                 wrong.push(format!("P4: {c:?}"));
             }
             _ => {}
+        }
+    }
+
+    /// A foreign task serves one hop, and no other hop asks for its end.
+    fn foreign(&mut self, set: &ChangeSet, wrong: &mut Vec<String>) {
+        for w in &set.writes {
+            let (hop, task) = match &w.row {
+                Row::Bridge(b) => {
+                    self.agents.insert(b.hop, b.agent.clone());
+                    (b.hop, b.foreign.as_ref().map(|f| f.task.clone()))
+                }
+                Row::Cancel(c) if w.expected == 0 => (c.hop, c.foreign_task.clone()),
+                _ => continue,
+            };
+            let (Some(agent), Some(task)) = (self.agents.get(&hop).cloned(), task) else { continue };
+            let key = ForeignKey { agent, task };
+            if self.foreign.get(&key).is_some_and(|h| *h != hop) {
+                wrong.push(format!("R-086: {key:?} of two hops"));
+            }
+            if matches!(w.row, Row::Bridge(_)) {
+                self.foreign.insert(key, hop);
+            }
         }
     }
 

@@ -144,6 +144,7 @@ impl Store for Faulty {
                 s.audit.broken(format!("P2: a second edge in {copy:#?}"))
             }
             Err(Refused::Duplicate(_)) => s.tally.one("pushes doubled"),
+            Err(Refused::Taken(_)) => s.tally.one("foreign tasks of another hop"),
             Err(Refused::OverBudget(_)) => s.tally.one("over budget"),
             Err(e) => s.audit.broken(format!("a set is refused: {e}: {copy:#?}")),
         }

@@ -7,6 +7,7 @@ use exeat_core::payload::Payload;
 use exeat_core::ports::{Archive as _, Find, Page};
 use exeat_core::task::advance::{NewTask, start};
 use exeat_core::task::decision;
+use exeat_core::task::desk::Hindsight;
 use exeat_core::task::{HopOwner, HopState, Wants};
 use exeat_core::time::Span;
 use exeat_core::walk::confirm::{self, Accepted};
@@ -42,24 +43,23 @@ pub async fn begin(shared: Shared, cluster: Cluster, flow: &'static str, budget:
     for _ in 0..20 {
         let s = shared.clone();
         let begun = cluster.call(move |r| async move {
-            let mut over = std::collections::BTreeSet::new();
+            let mut hindsight = Hindsight::default();
             for _ in 0..8 {
                 let registry = r.ports.store.registry(org()).await?;
                 let now = r.ports.store.now().await?;
                 let governor = r.ports.governors.of(&registry);
                 let deadline = s.chance.permille(100).then(|| Span::of_secs(100));
                 let new = NewTask { deadline, budget_microusd: budget, ..new_task(flow) };
-                let started =
-                    r.ports.decide(&registry, governor.as_ref(), now, &over, |c, i: Ids| start(c, i, new));
+                let started = r
+                    .ports
+                    .decide(&registry, governor.as_ref(), now, &hindsight, |c, i: Ids| start(c, i, new));
                 match r.ports.commit(started?.1).await? {
                     Committed::Durable(acts) => {
                         r.run_all(acts);
                         return Ok(());
                     }
                     Committed::Moved => {}
-                    Committed::OverBudget(a) => {
-                        over.insert(a);
-                    }
+                    Committed::Learned(lesson) => hindsight.learn(lesson),
                 }
             }
             Err(Stopped::Busy)

@@ -125,6 +125,36 @@ fn canceling_a_task_cancels_the_agents_too() {
 }
 
 #[test]
+fn an_agent_that_answers_with_the_task_of_another_errand_fails_this_one_and_leaves_the_other() {
+    let stub = Stub::start(&[]);
+    let gateway = Gateway::to(&stub.url, HASTY, &["--price", "100"]);
+    let first = gateway.begin(&["!later 1h; push none\nfirst"]);
+    let named = |t: &Value| hop(t)["foreign_task_id"].is_string();
+    let out = gateway
+        .task_when(&first, "the first is out", |t| t["steps"][0]["hops"][0]["foreign_task_id"].is_string());
+    let (code, told) = gateway.delegate(&["!same; push none\nsecond"]);
+    assert_eq!((code, ending(&told)), (1, ("failed".into(), "invalid_response".into())));
+    assert!(told["reason"]["message"].as_str().unwrap().contains("another errand"), "{told}");
+    let second = gateway.task(told["task_id"].as_str().unwrap());
+    assert!(!named(&second), "{second}");
+    // What came of it nobody knows: it is paid for.
+    assert_eq!(
+        (&second["cost_microusd"], &second["reserved_microusd"]),
+        (&json!(100), &json!(0)),
+        "{second}"
+    );
+    let still = gateway.task(&first);
+    assert_eq!(
+        (&still["status"], &hop(&still)["foreign_task_id"]),
+        (&json!("running"), &hop(&out)["foreign_task_id"])
+    );
+    assert_eq!(stub.seen()["cancels"], 0);
+    gateway.admin(&["task", "cancel", &first]).ok();
+    until("the first is canceled at the agent", || (stub.seen()["cancels"] == 1).then_some(()));
+    gateway.records();
+}
+
+#[test]
 fn a_deadline_ends_the_task_and_calls_the_agent_off() {
     let stub = Stub::start(&[]);
     let gateway = Gateway::to(&stub.url, HASTY, &[]);
