@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Verifies an Exeat ledger export without Exeat: verify.py EXPORT PUBLIC_KEY_PEM (needs `cryptography`).
-Prints `verified N` and exits 0, or `first bad N` (0 is the header) and exits 4. See ledger.md."""
+"""Verifies an Exeat ledger export without Exeat: verify.py EXPORT PUBLIC_KEY_PEM [CHECKPOINTS] (needs `cryptography`).
+CHECKPOINTS are heads kept from before: a ledger that was cut or rewritten since shows against them. Prints `verified N` and exits 0, or `first bad N` (0 is the header) and exits 4. See ledger.md."""
 import base64, hashlib, json, re, sys
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 
@@ -39,14 +39,18 @@ def records(lines, org, seq, prev, edges, ended):
     raise AssertionError("no checkpoint")
 
 
-def verify(export, key, seq=0):
+def verify(export, key, held="", seq=0):
     try:
+        heads = {}
         *lines, rest = export.split(b"\n")
         top = json.loads(lines[0])
         org, start = top["org"], top["from"]
         assert top["export"] == "exeat-ledger-v1" and (start > 1) == ("prev" in top) and start > 0
         for seq, head in records(lines[1:], org, start, bytes.fromhex(top.get("prev", "00" * 32)), {}, set()):
-            pass
+            heads[seq - 1] = head
+        for size, kept in re.findall(f"^exeat/{org}\n([0-9]+)\n(.+)\n", held, re.M):
+            seq = seq if heads.get(int(size)) == base64.b64decode(kept) else min(seq, int(size))
+            assert seq > int(size), "every head that is held is there"
         assert len(lines) == seq - start + 2 and not rest, "the checkpoint is the last line"
         text, signatures = json.loads(lines[-1])["checkpoint"].rsplit("\n\n", 1)
         origin, size, note_head, _at = text.split("\n")
@@ -63,6 +67,8 @@ def verify(export, key, seq=0):
 
 
 if __name__ == "__main__":
-    said, code = verify(open(sys.argv[1], "rb").read(), load_pem_public_key(open(sys.argv[2], "rb").read()))
+    export, pem = (open(path, "rb").read() for path in sys.argv[1:3])
+    held = open(sys.argv[3], encoding="utf-8").read() if len(sys.argv) > 3 else ""
+    said, code = verify(export, load_pem_public_key(pem), held)
     print(said)
     sys.exit(code)

@@ -17,7 +17,7 @@ pub mod word;
 mod tests;
 
 pub use chain::{AppendError, Appended, Hash, Head, append, append_all};
-pub use checkpoint::{Checkpoint, LedgerKey, PublicKey};
+pub use checkpoint::{Checkpoint, LedgerKey, PublicKey, newest};
 pub use data::{Data, Kind};
 pub use export::verify_export;
 pub use record::{Actor, Dir, Draft, EdgeKey, Record};

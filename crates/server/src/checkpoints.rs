@@ -3,12 +3,12 @@
 //! Outside first: what lies there vouches against a store that was cut or put back. A file that can't be
 //! written is an error in the log at each tick, and the store keeps no checkpoint that the file hasn't.
 
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use exeat_core::ledger::checkpoint::Checkpoint;
+use exeat_core::ledger::checkpoint::{Checkpoint, PublicKey, newest};
 use exeat_core::ports::Unreadable;
 use exeat_core::time::Monotonic;
 
@@ -112,6 +112,26 @@ impl Signed {
         *self = Self { size: head.size, at: now };
         Ok(Some(head.size))
     }
+}
+
+/// How much of the file's end is read: some dozens of notes.
+const TAIL: u64 = 64 * 1024;
+
+/// The newest checkpoint in a file of notes that `key` signed; none if there is no such file.
+///
+/// # Errors
+/// If the file can't be read.
+pub fn newest_in(path: &Path, key: &PublicKey) -> io::Result<Option<Checkpoint>> {
+    let mut file = match std::fs::File::open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(e),
+    };
+    let length = file.metadata()?.len();
+    file.seek(io::SeekFrom::Start(length.saturating_sub(TAIL)))?;
+    let mut tail = Vec::new();
+    file.take(TAIL).read_to_end(&mut tail)?;
+    Ok(newest(&String::from_utf8_lossy(&tail), key))
 }
 
 /// Appends a note and an empty line, and waits until they are on the disk.

@@ -25,6 +25,8 @@ use crate::runtime::Runtime;
 const MOST: u32 = 4_096;
 /// How long the head of a request may take to come whole, the wait for its first byte included.
 const HEAD_PATIENCE: Duration = Duration::from_secs(20);
+/// How long a stop waits for a request under way. Who hasn't sent theirs whole by then is cut off.
+const LAST_REQUESTS: Duration = Duration::from_secs(5);
 /// The pause after the system refused to accept, e.g. for want of file descriptors.
 const BREATH: Duration = Duration::from_millis(50);
 
@@ -83,7 +85,7 @@ impl Connections {
                 _ = connection.as_mut() => return,
                 () = stopping.cancelled() => connection.as_mut().graceful_shutdown(),
             }
-            let _ = connection.await;
+            let _ = tokio::time::timeout(LAST_REQUESTS, connection).await;
         }
     }
 }

@@ -25,6 +25,7 @@ use serde_json::value::RawValue;
 use crate::app::App;
 use crate::auth::Viewer;
 use crate::body::Asked;
+use crate::checkpoints::newest_in;
 use crate::page::{Paged, page};
 use crate::problem::{Code, Problem};
 
@@ -218,6 +219,14 @@ pub async fn verification(app: &App, org: &OrgName) -> Result<Verification, Prob
     let held = note.as_deref().map(|note| Checkpoint::open(note, &key));
     if let Some(Ok(held)) = &held {
         verifier.hold(held.as_head());
+    }
+    // The one outside the store shows what the store itself can't: that an older copy of it was put back.
+    let (path, public) = (app.settings.checkpoint_file.clone(), key.clone());
+    let outside = tokio::task::spawn_blocking(move || newest_in(&path, &public)).await;
+    if let Ok(Ok(Some(outside))) = outside
+        && outside.org == *org
+    {
+        verifier.hold(outside.as_head());
     }
     let end = app.archive.head(org).await?.size;
     while verifier.head().size < end {

@@ -36,7 +36,6 @@ pub mod tasks;
 pub mod workflows;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use tokio::net::TcpListener;
@@ -77,9 +76,6 @@ pub fn start(app: &Arc<App>) {
     checkpoints::spawn(app);
 }
 
-/// How long a stop waits for requests under way. Who hasn't sent theirs whole by then is cut off.
-const LAST_REQUESTS: Duration = Duration::from_secs(5);
-
 /// Serves until told to stop; requests under way are answered.
 pub async fn serve(listener: TcpListener, app: Arc<App>, stop: impl Future<Output = ()> + Send + 'static) {
     let stopping = app.runtime.stopping().clone();
@@ -92,5 +88,5 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, stop: impl Future<Outpu
     // Who comes now is refused, long polls and streams end, and what is under way is answered.
     drop(listener);
     stopping.cancel();
-    let _ = tokio::time::timeout(LAST_REQUESTS, connections.finished()).await;
+    connections.finished().await;
 }

@@ -117,6 +117,19 @@ impl Checkpoint {
     }
 }
 
+/// The newest checkpoint by `key` in a file of notes, as a server writes them one below the other. What isn't one, such
+/// as a note that a crash cut off, is passed over.
+#[must_use]
+pub fn newest(notes: &str, key: &PublicKey) -> Option<Checkpoint> {
+    let starts = notes.match_indices("exeat/").map(|(at, _)| at);
+    let starts = starts.filter(|at| *at == 0 || notes.as_bytes().get(at - 1) == Some(&b'\n'));
+    let starts: Vec<usize> = starts.collect();
+    let ends = starts.iter().skip(1).copied().chain([notes.len()]);
+    let each = starts.iter().zip(ends).filter_map(|(from, to)| notes.get(*from..to));
+    let opened = each.filter_map(|note| Checkpoint::open(&format!("{}\n", note.trim_end()), key).ok());
+    opened.max_by_key(|c| c.size)
+}
+
 /// `— name base64(key id ‖ signature)`, with the em dash U+2014.
 fn signature_line(line: &str) -> Option<(&str, Vec<u8>)> {
     let (name, signature) = line.strip_prefix("\u{2014} ")?.split_once(' ')?;

@@ -55,7 +55,8 @@ doesn't verify.
 
 Examples:
   exeat audit verify
-  exeat audit verify --file ledger.jsonl --key ledger.pem")]
+  exeat audit verify --file ledger.jsonl --key ledger.pem
+  exeat audit verify --file ledger.jsonl --key ledger.pem --held checkpoints.txt")]
 pub(crate) struct Verify {
     /// An export
     #[arg(long, value_name = "FILE")]
@@ -63,6 +64,9 @@ pub(crate) struct Verify {
     /// With --file: the public key (PEM) of the ledger; else the API key
     #[arg(id = "ledger_key", long = "key", value_name = "PEM")]
     key: Option<String>,
+    /// With --file: checkpoints kept from before; a ledger that was cut or rewritten since shows against them
+    #[arg(long, value_name = "FILE", requires = "file")]
+    held: Option<PathBuf>,
     /// The API key, or @FILE. Read as the global --key.
     #[arg(id = "server_key", long = "api-key", value_name = "KEY|@FILE", help_heading = "Global options")]
     _api_key: Option<String>,
@@ -157,7 +161,10 @@ impl Verify {
         session: impl FnOnce() -> Result<Session, Failure>,
     ) -> Result<Exit, Failure> {
         let verification = match (&self.file, &self.key) {
-            (Some(file), Some(key)) => offline::verify(file, key.trim_start_matches('@').as_ref())?,
+            (Some(file), Some(key)) => {
+                let pem = key.trim_start_matches('@').as_ref();
+                offline::verify(file, pem, self.held.as_deref())?
+            }
             (Some(_), None) => {
                 return Err(Failure::usage("--file needs the ledger's public key")
                     .next("add --key PEM, which `exeat audit key` prints"));

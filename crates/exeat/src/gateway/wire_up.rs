@@ -58,6 +58,9 @@ pub(crate) enum NotStarted {
     /// The listener.
     #[error("can't listen on {address}: {why}")]
     Listener { address: std::net::SocketAddr, why: std::io::Error },
+    /// The record isn't the one that the checkpoints outside it are of.
+    #[error("the record has {records} records, and {} holds a checkpoint of {held} that they don't match", notes.display())]
+    OlderRecord { records: u64, held: u64, notes: PathBuf },
 }
 
 impl NotStarted {
@@ -73,6 +76,7 @@ impl NotStarted {
             Self::Keys(_) => "key_unusable",
             Self::OtherRoot => "other_root_key",
             Self::OtherLedgerKey => "other_ledger_key",
+            Self::OlderRecord { .. } => "record_older",
             Self::Listener { .. } => "listener_unusable",
         }
     }
@@ -88,6 +92,10 @@ impl NotStarted {
             Self::Store(_) | Self::Record(_) => "see docs/guide.md, \"When it doesn't start\"",
             Self::Keys(_) | Self::OtherRoot | Self::OtherLedgerKey => {
                 "restore the keys folder from its backup; it is never made anew over a store in use"
+            }
+            Self::OlderRecord { .. } => {
+                "put the newer exeat.db back; if it is lost, move the checkpoint file away: what was recorded since \
+                 is gone then, and what was sent since may be sent again"
             }
             Self::Listener { .. } => "choose another --listen, or stop what listens there",
         }
@@ -147,6 +155,7 @@ pub(crate) async fn open(place: &Place<'_>) -> Result<Gateway, NotStarted> {
     let transport = transport(place.data, &config, address, &org, clock.clone())?;
     let store = Sqlite::open(&config.store, org.clone(), defaults, clock.clone(), Options::default()).await?;
     let (keys, is_first) = key_material(place.data, &store, &org, &config, clock.as_ref()).await?;
+    not_older(&store, &org, &place.data.join(&config.ledger.checkpoint_file), &keys).await?;
     let ring = Arc::new(ring(&store, &org, &keys.root).await?);
     let app = assemble(place.data, &config, address, Arc::clone(&store), transport, org, keys, ring, clock);
     Ok(Gateway { app, listener, address, store, config, is_first })
@@ -208,6 +217,21 @@ async fn key_material(
             Ok((keys, true))
         }
     }
+}
+
+/// An older copy of the record was put back, or another one, if it doesn't reach the newest checkpoint outside it. Going
+/// on with it could send again what was sent since.
+async fn not_older(store: &Sqlite, org: &OrgName, notes: &Path, keys: &Keys) -> Result<(), NotStarted> {
+    let read = exeat_server::checkpoints::newest_in(notes, &keys.ledger.public());
+    let held = read.map_err(|why| NotStarted::Folder { path: notes.to_owned(), why })?;
+    let Some(held) = held.filter(|c| c.org == *org && c.size > 0) else { return Ok(()) };
+    let unreadable = |e: exeat_core::ports::Unreadable| NotStarted::Record(e.to_string());
+    let there = store.records(org, held.size, 1).await.map_err(unreadable)?;
+    if there.first().is_some_and(|r| r.seq == held.size && r.hash == held.head) {
+        return Ok(());
+    }
+    let records = store.head(org).await.map_err(unreadable)?.size;
+    Err(NotStarted::OlderRecord { records, held: held.size, notes: notes.to_owned() })
 }
 
 /// Single-operator mode is recorded whenever a start finds it changed.

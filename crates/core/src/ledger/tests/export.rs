@@ -79,7 +79,7 @@ fn no_byte_of_the_header_can_change_and_none_of_the_signed_note() {
 }
 
 #[test]
-fn an_export_verifies_with_its_own_key_only_and_lists_it() {
+fn an_export_verifies_with_its_own_key_only_whatever_it_lists() {
     let (_, all) = Story::whole().append();
     let other = LedgerKey::of_seed(&[2; 32]);
     let found = check(&export_from(0, &all, &other));
@@ -90,7 +90,21 @@ fn an_export_verifies_with_its_own_key_only_and_lists_it() {
         &ledger_key().sign(&Checkpoint::of(org(), Head { size: 18, hash: all[17].hash }, noon())),
         vec![],
     );
-    assert_eq!(check(&lines).first_bad, Some(FirstBad { seq: 19, why: Flaw::NoCheckpoint }));
+    assert_eq!(check(&lines).first_bad, None, "the list isn't signed: it proves nothing");
+}
+
+#[test]
+fn the_newest_checkpoint_of_a_file_is_found_among_others_and_beside_what_a_crash_cut_off() {
+    let key = ledger_key();
+    let note = |size: u64| key.sign(&Checkpoint::of(org(), Head { size, hash: [7; 32] }, noon()));
+    let others =
+        LedgerKey::of_seed(&[2; 32]).sign(&Checkpoint::of(org(), Head { size: 99, hash: [7; 32] }, noon()));
+    let torn = &note(50)[..40];
+    let file = format!("{torn}{}\n{}\n{others}\n{}\n{torn}", note(3), note(9), note(7));
+    let found = |text: &str| newest(text, &key.public()).map(|c| c.size);
+    assert_eq!(found(&file), Some(9));
+    assert_eq!(found(&format!("{}\n{torn}\n{}", note(4), note(5))), Some(5));
+    assert_eq!((found(""), found(torn), found(&others)), (None, None, None));
 }
 
 #[test]

@@ -200,3 +200,39 @@ fn told_to_stop_it_stops_and_a_parked_task_goes_on_when_it_is_back() {
     assert_eq!(stub.seen()["message_ids"].as_object().unwrap().len(), 1);
     gateway.is_well();
 }
+
+#[test]
+fn an_older_copy_of_the_record_is_not_served_and_shows_against_a_checkpoint_held() {
+    let mut gateway = Gateway::started(&[]);
+    gateway.worker_key(&["one"]);
+    assert!(gateway.stop().success());
+    let (record, copy) = (gateway.data().join("exeat.db"), gateway.data().join("copy.db"));
+    std::fs::copy(&record, &copy).unwrap();
+    gateway.start();
+    gateway.worker_key(&["two"]);
+    assert!(gateway.stop().success());
+    let held = gateway.data().join("checkpoints.txt");
+    let aside = gateway.data().join("held.txt");
+    std::fs::rename(gateway.data().join("exeat.db"), gateway.data().join("newer.db")).unwrap();
+    std::fs::rename(&copy, &record).unwrap();
+    let refused = ran(&mut gateway.serve(&["--listen", "127.0.0.1:0"]));
+    is_refused(&refused, "record_older");
+
+    // Whoever takes the older one on purpose moves the file away; the copy of it that somebody holds still tells.
+    std::fs::rename(&held, &aside).unwrap();
+    gateway.start();
+    let (_, export, pem) = gateway.export();
+    let paths = [&export, &pem, &aside].map(|p| p.display().to_string());
+    let [export, pem, held] = &paths;
+    let alone = gateway.cli(&["audit", "verify", "--file", export, "--key", pem]);
+    assert_eq!(alone.code, 0, "by itself nothing shows: {alone:?}");
+    let against = gateway.cli(&["audit", "verify", "--file", export, "--key", pem, "--held", held, "--json"]);
+    assert_eq!(against.code, 4, "{against:?}");
+    assert!(against.out.contains("\"cut_tail\""), "{against:?}");
+    let python = std::env::var("EXEAT_INTEROP_PYTHON").expect("run the tests by `make test`");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/verify.py");
+    let mut second = std::process::Command::new(python);
+    let second =
+        second.arg(script).args([export, pem, held]).env("PYTHONDONTWRITEBYTECODE", "1").output().unwrap();
+    assert_eq!(second.status.code(), Some(4), "{second:?}");
+}
