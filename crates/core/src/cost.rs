@@ -140,6 +140,17 @@ fn signed(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
+/// An amount in millionths of a dollar, as people read it.
+pub(crate) struct Usd(pub(crate) u64);
+
+impl std::fmt::Display for Usd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let micro = format!("{:06}", self.0 % 1_000_000);
+        let cents = micro.trim_end_matches('0');
+        write!(f, "${}.{cents:0<2}", self.0 / 1_000_000)
+    }
+}
+
 /// The reservation of a turn.
 #[must_use]
 pub fn reserve(hop: HopId, turn: u32, amount: u64, accounts: Vec<(Account, Option<u64>)>) -> CostMove {

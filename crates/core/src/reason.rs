@@ -52,7 +52,7 @@ codes! {
     CardInvalid = "card_invalid", "The agent's card couldn't be fetched or read.", "Open the card's URL yourself; correct the registered URL.";
     SkillNotOffered = "skill_not_offered", "The agent's card doesn't offer the skill.", "See the skills in the agent's card, and correct the step or the entry.";
     NoCommonInterface = "no_common_interface", "The card lists no interface that we speak.", "Exeat speaks JSON-RPC of A2A 1.0 and 0.3; ask the agent's owner for one of them.";
-    EndpointNotAllowed = "endpoint_not_allowed", "The card names an endpoint outside the registered origin and its allow list.", "If that host is right, add it to the entry's allow_origins and sign again.";
+    EndpointNotAllowed = "endpoint_not_allowed", "The entry doesn't allow the endpoint that would be called.", "If it is right, allow it (`exeat agent set`: --plaintext, allow_origins; ports in exeat.toml) and sign again.";
     AddressRefused = "address_refused", "The host's address isn't one that may be called.", "Only globally routable addresses are called; list a CIDR at the entry and the platform to allow another.";
     RedirectRefused = "redirect_refused", "The agent answered with a redirect; redirects are never followed.", "Register the final URL.";
     SendRefused = "send_refused", "The agent refused the message.", "Read the detail of the attempt with `exeat task show TASK`.";
@@ -72,7 +72,7 @@ codes! {
     UnknownAgent = "unknown_agent", "No such agent is registered.", "`exeat agent list` shows those that are; `exeat agent add` registers one.";
     EgressOff = "egress_off", "Egress is off: nothing leaves.", "`exeat egress on --reason …` turns it on.";
     EgressDraining = "egress_draining", "Egress is draining: only what began before may go on.", "`exeat egress on --reason …` lets new work go.";
-    BudgetExceeded = "budget_exceeded", "The budget doesn't cover it.", "Raise it with `exeat budget set`, or wait for its next period.";
+    BudgetExceeded = "budget_exceeded", "The budget doesn't cover it.", "Raise the one that is named (a task's own with its --budget, others with `exeat budget set`), or wait for its next period.";
     DepthExceeded = "depth_exceeded", "Delegations are nested too deeply.", "Flatten the work, or raise [limits] depth.";
     HopsExceeded = "hops_exceeded", "The task has used up its hops.", "Raise the workflow's max_hops, or look for a loop.";
     ApprovalDenied = "approval_denied", "An approver said no.", "Read the reason with `exeat approval show APPROVAL` (its id is in `exeat task show TASK`).";

@@ -270,6 +270,9 @@ fn overlay(under: &mut Table, over: Table, path: &str) -> Result<(), BadConfig> 
 }
 
 fn from_environment(table: &mut Table, environment: &BTreeMap<String, String>) -> Result<(), BadConfig> {
+    if let Some(unknown) = environment.keys().find(|name| is_misspelt(table, name)) {
+        return Err(BadConfig::UnknownKey(unknown.clone()));
+    }
     for (key, value) in table.iter_mut() {
         match value {
             Value::Table(section) => {
@@ -285,6 +288,17 @@ fn from_environment(table: &mut Table, environment: &BTreeMap<String, String>) -
         }
     }
     Ok(())
+}
+
+/// Is it in the name of a section, and of none of its settings? A safety that is misspelt isn't silently off.
+fn is_misspelt(table: &Table, name: &str) -> bool {
+    let in_section = |(key, value): (&String, &Value)| {
+        let inner = name.strip_prefix(&format!("EXEAT_{}_", key.to_uppercase()));
+        let settings = value.as_table();
+        settings.zip(inner).is_some_and(|(t, inner)| !t.keys().any(|k| k.to_uppercase() == inner))
+    };
+    let is_plain = |key: &String| *name == format!("EXEAT_{}", key.to_uppercase());
+    !table.keys().any(is_plain) && table.iter().any(in_section)
 }
 
 fn set(value: &mut Value, name: &str, environment: &BTreeMap<String, String>) -> Result<(), BadConfig> {
@@ -465,7 +479,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_refused_by_name() {
         type Environment = &'static [(&'static str, &'static str)];
-        let cases: [(&str, Environment, &str); 11] = [
+        let cases: [(&str, Environment, &str); 12] = [
             ("a2a_egress_enabled = true", &[], "a2a_egress_enabled needs bus_enabled"),
             ("single_operator = true\n[server]\nlisten = \"0.0.0.0:1\"", &[], "loopback"),
             ("nope = 1", &[], "unknown key `nope`"),
@@ -474,6 +488,7 @@ mod tests {
             ("[hop]\ndeadline = \"5 weeks\"", &[], "duration"),
             ("[hop\n", &[], "exeat.toml:1"),
             ("", &[("EXEAT_BUS_ENABLED", "maybe")], "EXEAT_BUS_ENABLED"),
+            ("", &[("EXEAT_HOP_DEADLNE", "5s")], "EXEAT_HOP_DEADLNE"),
             ("[store]\nurl = \"postgres://x\"", &[], "store.url"),
             ("[labels]\ndefault = \"secret\"", &[], "labels.default"),
             ("[server]\nlisten = \"here\"", &[], "server.listen"),

@@ -32,8 +32,8 @@ pub(crate) struct Problem {
 }
 
 /// What to do about a key that is missing or wrong.
-const KEY_WANTED: &str =
-    "give a key that is neither expired nor revoked by --key, EXEAT_KEY or EXEAT_KEY_FILE";
+const KEY_WANTED: &str = "give a key that is neither expired nor revoked by --key, EXEAT_KEY or EXEAT_KEY_FILE; without one \
+    exeat-data/admin.key in this folder is used, or in EXEAT_DATA";
 
 impl Problem {
     /// One of our own.

@@ -88,8 +88,11 @@ impl PolicySet {
         reading.unsound(errors.map(|error| PolicyFault::of_check(text, error, error.policy_id(), &names)));
         let warnings = checked
             .validation_warnings()
-            .map(|warning| PolicyFault::of_check(text, warning, warning.policy_id(), &names))
-            .collect();
+            .map(|warning| PolicyFault::of_check(text, warning, warning.policy_id(), &names));
+        let permits = policies.iter().any(|p| p.effect() == Effect::Permit);
+        let nothing =
+            "This set permits nothing: everything is denied. Push it together with its permits, in one file.";
+        let warnings = warnings.chain((!permits).then(|| PolicyFault::at(text, 0, nothing))).collect();
         reading.finish(vocabulary, policies, operators, warnings)
     }
 

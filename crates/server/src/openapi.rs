@@ -144,6 +144,7 @@ pub const ADMIN: &[Route] = &[
             (200, "Egress"),
         )
     },
+    read("/api/v1/policy", READER, "Shows the policy in force.", &[], "Policy"),
     Route {
         body: Some(("text/plain", "Text")),
         ..write(

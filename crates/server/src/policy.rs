@@ -36,7 +36,7 @@ use crate::problem::{Code, Fault, Problem};
 /// Its doors.
 pub fn routes() -> Router<Arc<App>> {
     Router::new()
-        .route("/api/v1/policy", put(push))
+        .route("/api/v1/policy", put(push).get(show))
         .route("/api/v1/policy/check", post(check))
         .route("/api/v1/policy/explain", post(explain))
 }
@@ -84,15 +84,22 @@ async fn check(State(_): State<Arc<App>>, _: Reader, text: Text) -> Result<Json<
     }))
 }
 
+/// The set in force, as it was pushed.
+async fn show(State(app): State<Arc<App>>, Reader(caller): Reader) -> Result<Json<Value>, Problem> {
+    let registry = app.ports.store.registry(caller.org()).await?;
+    let policy = registry.policy.as_ref().ok_or_else(|| Problem::not_found("policy"))?;
+    Ok(Json(json!({ "version": policy.version, "policy": policy.source, "at": policy.at, "by": policy.by })))
+}
+
 async fn push(State(app): State<Arc<App>>, Admin(caller): Admin, text: Text) -> Result<Response, Problem> {
     let source = cedar(text)?;
-    read(source.clone()).await?.map_err(|faults| bad_policy(&faults))?;
-    let (app, caller, source) = (&app, &caller, &source);
+    let set = read(source.clone()).await?.map_err(|faults| bad_policy(&faults))?;
+    let (app, caller, source, warnings) = (&app, &caller, &source, &set.warnings());
     until_done(|| async move {
         let ground = Ground::load(app, caller).await?;
         let earlier = earlier(app, caller, Governs::Policy).await?;
         let change = push_policy(ground.acting(caller), source, &earlier)?;
-        let show = |version: &u32, _| json!({ "version": version });
+        let show = |version: &u32, _| json!({ "version": version, "warnings": warnings });
         settle(app, change, &Once::none(), StatusCode::OK, show).await
     })
     .await

@@ -11,6 +11,7 @@ use crate::bridge::schedule::{HELD_BACK, LEASE_MARGIN};
 use crate::bridge::state::Event;
 use crate::bridge::{Bridge, BridgeState, Grant, HopCost, LeasedAttempt, Push, Route};
 use crate::change::{Row, Write};
+use crate::cost::{Account, Usd};
 use crate::gate::exeat::{AttemptId, Bound, Parcel};
 use crate::gate::verdict::{Action, Decision, Verdict};
 use crate::gate::{Begun, Weighed, is_halted, posture_rule};
@@ -155,13 +156,33 @@ impl Desk<'_> {
         Ok(self.weigh(principal, Action::A2aEgress, agent_entity(agent), facts, broken, granted))
     }
 
+    /// Which budget doesn't cover a hop to the agent, and by how much.
+    fn too_little(&self, agent: &AgentEntry) -> String {
+        let price = Usd(agent.terms.price.estimate_microusd);
+        let left = self.task.budget_left().filter(|left| *left < price.0);
+        if let Some(left) = left {
+            return format!("it costs {price}, and the task's own budget has {} left", Usd(left));
+        }
+        let small = |(account, _): &(Account, Option<u64>)| {
+            self.ctx.hindsight.over_budget.contains(account).then(|| account.scope.to_string())
+        };
+        let scopes: Vec<String> = self.accounts(&agent.key).iter().filter_map(small).collect();
+        format!("it costs {price}, and the budget of {} has less left", scopes.join(" and "))
+    }
+
     /// What follows from a verdict about a turn that was not sent yet.
     fn follow(&mut self, id: HopId, agent: &Arc<AgentEntry>, weighed: &Weighed) -> Result<(), Refusal> {
         let hop = self.hop(id)?.clone();
         let bridge = self.bridge_mut(id)?;
         bridge.verdict = weighed.verdict.clone();
         match weighed.verdict.decision {
-            Decision::Deny => self.deny_turn(id, code_of(weighed), &policies_of(weighed)),
+            Decision::Deny => {
+                let why = match code_of(weighed) {
+                    ReasonCode::BudgetExceeded => self.too_little(agent),
+                    _ => policies_of(weighed),
+                };
+                self.deny_turn(id, code_of(weighed), &why)
+            }
             Decision::RequireApproval => {
                 bridge.state = bridge.state.on(Event::NeedsApproval)?;
                 let (brought, bound, foreign, old) =

@@ -21,14 +21,19 @@ pub(crate) enum Agent {
     List(List),
     Show(Named),
     /// Deny new hops to it
+    #[command(after_help = "Example:\n  exeat agent disable auditor --reason 'contract ended'")]
     Disable(Act),
     /// Undo `disable`
+    #[command(after_help = "Example:\n  exeat agent enable auditor")]
     Enable(Act),
     /// Deny it for good; it isn't even looked at any more
+    #[command(after_help = "Example:\n  exeat agent revoke auditor --reason 'key leaked'")]
     Revoke(Act),
     /// Let hops to it wait; none is denied
+    #[command(after_help = "Example:\n  exeat agent halt auditor --reason 'answers look odd'")]
     Halt(Act),
     /// Undo `halt`
+    #[command(after_help = "Example:\n  exeat agent resume auditor")]
     Resume(Act),
 }
 
@@ -189,7 +194,6 @@ pub(crate) struct Named {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  exeat agent halt auditor --reason 'answers look odd'")]
 pub(crate) struct Act {
     /// Its key
     #[arg(value_name = "KEY")]

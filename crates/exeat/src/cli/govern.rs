@@ -15,12 +15,15 @@ use crate::show::table::{Style, cell, fields, money, plain, table};
 #[derive(Debug, Subcommand)]
 pub(crate) enum Egress {
     /// Let hops out
+    #[command(after_help = "Example:\n  exeat egress on --reason 'go live'")]
     On(Mode),
     /// Let nothing out: no connection, not even a look-up of a name
     Off(Off),
     /// Let only hops go on that have begun
+    #[command(after_help = "Example:\n  exeat egress drain --reason 'maintenance at six'")]
     Drain(Mode),
     /// The kill switch: hops wait, none is denied
+    #[command(after_help = "Example:\n  exeat egress halt --reason 'incident 12'")]
     Halt(Mode),
     /// Show the mode
     #[command(after_help = "Example:\n  exeat egress show")]
@@ -28,9 +31,6 @@ pub(crate) enum Egress {
 }
 
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  exeat egress on --reason 'go live'\n  exeat egress halt --reason 'incident 12'"
-)]
 pub(crate) struct Mode {
     /// Why; it is recorded
     #[arg(long, value_name = "TEXT", default_value = "by command")]

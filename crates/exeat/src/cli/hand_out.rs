@@ -53,7 +53,7 @@ pub(crate) struct Run {
     /// The workflow
     #[arg(value_name = "NAME")]
     workflow: WorkflowName,
-    /// Its input: a string is a text, {\"text\",\"data\",\"parts\"} is that, any other JSON is data
+    /// Its input: a string is a text, an object of text, data or parts is that, any other JSON is data
     #[arg(long, value_name = "JSON|@FILE", conflicts_with_all = ["text", "data", "files"])]
     input: Option<String>,
     /// Its input as a text; - reads stdin

@@ -17,6 +17,9 @@ use crate::show::table::cell;
 pub(crate) enum Policy {
     /// Check a policy; nothing changes
     Check(File),
+    /// Show the policy in force
+    #[command(after_help = "Example:\n  exeat policy show > policy.cedar")]
+    Show,
     /// Make a policy the org's; without a second person only in single-operator mode
     Push(File),
 }
@@ -46,6 +49,9 @@ impl Policy {
                 let shown = args.file.display();
                 if answer.get("ok") == Some(&Value::Bool(true)) {
                     session.show.result(&answer, |_| format!("{shown} is sound"))?;
+                    let warnings =
+                        answer.get("warnings").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+                    warnings.iter().for_each(|w| session.show.note(&fault_line(&args.file, w)));
                     return Ok(Exit::Done);
                 }
                 if session.show.is_json() {
@@ -58,11 +64,19 @@ impl Policy {
                 let problem = Problem::new("bad_policy", format!("{shown} has {} fault(s)", faults.len()));
                 Err(Failure::of(Exit::Refused, problem))
             }
+            Self::Show => {
+                let policy = session.client.json(&Call::get(&["policy"])).await?;
+                session.show.result(&policy, |_| cell(&policy, "policy").trim_end().to_owned())?;
+                Ok(Exit::Done)
+            }
             Self::Push(args) => {
                 let call = Call::put_text(&["policy"], CEDAR, file_text(&args.file)?);
                 let answer =
                     session.client.json(&call).await.map_err(|e| tell_faults(session, &args.file, e))?;
                 session.show.result(&answer, |_| format!("policy {}", cell(&answer, "version")))?;
+                let warnings =
+                    answer.get("warnings").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+                warnings.iter().for_each(|w| session.show.note(&fault_line(&args.file, w)));
                 Ok(Exit::Done)
             }
         }

@@ -170,7 +170,13 @@ fn is_stuck(t: &Value, now: Timestamp) -> bool {
             let at = w.get(member).and_then(Value::as_str).and_then(|t| t.parse::<Timestamp>().ok());
             at.is_some_and(|at| at < now)
         };
-        w.get("for").and_then(Value::as_str).is_some_and(|f| person.contains(&f)) || overdue("next_at")
+        let text = |member: &str| w.get(member).and_then(Value::as_str).unwrap_or_default();
+        // Work that no worker came for within a minute: somebody has to start one.
+        let since = text("since").parse::<Timestamp>().ok();
+        let nobody_comes = text("for") == "worker"
+            && text("hint").contains("exeat worker --role")
+            && since.is_some_and(|at| at + Span::of_secs(60) < now);
+        person.contains(&text("for")) || nobody_comes || overdue("next_at")
     })
 }
 

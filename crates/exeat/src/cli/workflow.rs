@@ -70,11 +70,11 @@ impl Workflow {
                 let rows: Vec<_> = items
                     .iter()
                     .map(|w| {
-                        let at = time(w.get("created_at").unwrap_or(&Value::Null));
-                        [cell(w, "name"), cell(w, "version"), cell(w, "description"), cell(w, "digest"), at]
+                        let at = time(w.get("at").unwrap_or(&Value::Null));
+                        [cell(w, "name"), cell(w, "version"), cell(w, "digest"), at]
                     })
                     .collect();
-                let headings = ["WORKFLOW", "VERSION", "DESCRIPTION", "DIGEST", "CREATED"];
+                let headings = ["WORKFLOW", "VERSION", "DIGEST", "PUSHED"];
                 session.show.result(&page, |style| table(style, headings, &rows))?;
                 Ok(Exit::Done)
             }

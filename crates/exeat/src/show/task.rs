@@ -165,10 +165,16 @@ pub(crate) fn task(style: Style, t: &Value) -> String {
         out.push_str(&table(style, ["STEP", "TO", "STATUS", "REASON", "LABEL", "STARTED", "ENDED"], &steps));
         out.push('\n');
     }
-    let hops: Vec<_> = hops(t).map(hop_row).collect();
-    if !hops.is_empty() {
+    let rows: Vec<_> = hops(t).map(hop_row).collect();
+    if !rows.is_empty() {
         out.push('\n');
-        out.push_str(&table(style, ["HOP", "TO", "STATE", "TURN", "TRIES", "DUE", "COST"], &hops));
+        out.push_str(&table(style, ["HOP", "TO", "STATE", "TURN", "TRIES", "DUE", "COST"], &rows));
+        out.push('\n');
+    }
+    let tries: Vec<_> = hops(t).flat_map(try_rows).collect();
+    if !tries.is_empty() {
+        out.push('\n');
+        out.push_str(&table(style, ["HOP", "TRY", "AT", "OUTCOME", "DETAIL"], &tries));
         out.push('\n');
     }
     for q in questions(t) {
@@ -190,6 +196,9 @@ fn moment(object: &Value, member: &str) -> String {
     time(object.get(member).unwrap_or(&Value::Null))
 }
 
+/// Tries of a hop that are told.
+const LAST_TRIES: usize = 5;
+
 fn step_row(s: &Value) -> [String; 7] {
     let reason = s.get("reason").map(|r| cell(r, "code")).unwrap_or_default();
     let label = match s.get("tainted") {
@@ -204,6 +213,16 @@ fn hop_row(h: &Value) -> [String; 7] {
     let tries = list(h, "attempts").iter().map(|a| cell(a, "outcome")).collect::<Vec<_>>().join(", ");
     let cost = h.get("cost").and_then(|c| c.get("settled_microusd")).map(money).unwrap_or_default();
     [cell(h, "hop_id"), cell(h, "to"), cell(h, "state"), cell(h, "turn"), tries, moment(h, "due_at"), cost]
+}
+
+/// The last tries of a hop of which there is something to tell.
+fn try_rows(h: &Value) -> Vec<[String; 5]> {
+    let all = list(h, "attempts");
+    let told = all.iter().filter(|a| cell(a, "outcome") != "answered" && !cell(a, "detail").is_empty());
+    let rows = told
+        .map(|a| [cell(h, "hop_id"), cell(a, "n"), moment(a, "at"), cell(a, "outcome"), cell(a, "detail")]);
+    let mut rows: Vec<_> = rows.collect();
+    rows.split_off(rows.len().saturating_sub(LAST_TRIES))
 }
 
 /// An event of a task as one line of progress.

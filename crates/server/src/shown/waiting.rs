@@ -7,7 +7,7 @@ use exeat_core::endpoint::Endpoint;
 use exeat_core::envelope::EnvelopeState;
 use exeat_core::gate::is_halted;
 use exeat_core::id::{ApprovalId, EnvelopeId};
-use exeat_core::registry::{EgressMode, Registry};
+use exeat_core::registry::{AgentStatus, EgressMode, Registry};
 use exeat_core::task::{Hop, HopState, Question, Run, Step, Wants};
 use exeat_core::time::Timestamp;
 use serde_json::{Value, json};
@@ -147,7 +147,13 @@ fn foreign_of<'a>(h: &'a Hop, b: &'a Bridge, registry: &Registry) -> Option<Wait
     }
     let halted = registry.agent(&b.agent).is_some_and(|a| is_halted(registry, a));
     let off = registry.mode() == EgressMode::Off;
+    let revoked = registry.agent(&b.agent).is_some_and(|a| a.status == AgentStatus::Revoked);
     let (on, of, hint) = match b.state {
+        _ if revoked => (
+            "halt",
+            h.to.to_string(),
+            format!("The agent is revoked and isn't contacted any more: `exeat task cancel {}`", b.task),
+        ),
         _ if halted && registry.mode() == EgressMode::Halt => {
             ("halt", "egress".to_owned(), "`exeat egress on --reason TEXT`".to_owned())
         }
@@ -156,7 +162,7 @@ fn foreign_of<'a>(h: &'a Hop, b: &'a Bridge, registry: &Registry) -> Option<Wait
         BridgeState::Ready => (
             "retry",
             h.id.to_string(),
-            format!("It is sent by itself; `exeat task show {}` lists its attempts.", b.task),
+            format!("It is sent by itself; `exeat task show {}` says why the tries so far failed.", b.task),
         ),
         BridgeState::SendUnknown { .. } => (
             "agent",

@@ -74,8 +74,10 @@ async fn a_policy_counts_once_two_have_pushed_it_and_its_faults_have_places() {
     let rig = Rig::several().await;
     let push = |text: &str| call("PUT", "/api/v1/policy").body("text/plain; charset=utf-8", text);
     rig.admin(push(FORWARD)).await.problem(403, "four_eyes_required");
-    assert_eq!(rig.second(push(FORWARD)).await.is(200), json!({ "version": 2 }));
-    assert_eq!(rig.admin(push(FORWARD)).await.is(200), json!({ "version": 2 }));
+    assert_eq!(rig.second(push(FORWARD)).await.is(200), json!({ "version": 2, "warnings": [] }));
+    assert_eq!(rig.admin(push(FORWARD)).await.is(200)["version"], 2);
+    let shown = rig.admin(get("/api/v1/policy")).await.is(200);
+    assert_eq!((&shown["version"], &shown["policy"]), (&json!(2), &json!(FORWARD)));
     let broken = "@id(\"a\")\npermit (principal, action, resourc);";
     let problem = rig.admin(push(broken)).await.problem(422, "bad_policy");
     assert_eq!(problem["errors"][0]["line"], 2);

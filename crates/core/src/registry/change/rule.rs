@@ -110,7 +110,8 @@ pub fn set_mode(
     }
     if mode == EgressMode::Off && wish.hops_out > 0 && wish.strand == Strand::Refused {
         let why = format!(
-            "{} hops to foreign agents aren't over, and nobody would look after them; drain first, or strand them by name",
+            "{} hops to foreign agents aren't over, and nobody would look after them: `halt` stops everything now and keeps \
+             them, `drain` lets them end, `off` with strand (--strand) leaves them to their deadlines",
             wish.hops_out
         );
         return Err(NotChanged::invalid("/strand", why));
