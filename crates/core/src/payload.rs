@@ -275,6 +275,46 @@ impl Payload {
     }
 }
 
+/// The first integer that is too long for 64 bits and that no IEEE double stands for. The parser rounds these, so
+/// whoever reads the parsed value can't tell any more; shorter ones arrive whole and are judged there.
+#[must_use]
+pub fn inexact_integer(json: &[u8]) -> Option<&str> {
+    let is_number = |b: &u8| matches!(b, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
+    let mut rest = json;
+    while let Some((first, after)) = rest.split_first() {
+        match first {
+            b'"' => {
+                rest = after;
+                while let Some((b, after)) = rest.split_first() {
+                    rest = if *b == b'\\' { after.get(1..).unwrap_or_default() } else { after };
+                    if *b == b'"' {
+                        break;
+                    }
+                }
+            }
+            b'-' | b'0'..=b'9' => {
+                let end = rest.iter().position(|b| !is_number(b)).unwrap_or(rest.len());
+                let (number, after) = rest.split_at(end);
+                rest = after;
+                let digits = number.strip_prefix(b"-").unwrap_or(number);
+                if digits.len() > 18 && digits.iter().all(u8::is_ascii_digit) {
+                    let text = std::str::from_utf8(number).ok()?;
+                    let small = text.parse::<u64>().is_ok() || text.parse::<i64>().is_ok();
+                    // Either it is the double, to the last digit, or what canonical JSON writes for one.
+                    let same = |held: f64| {
+                        format!("{held:.0}") == text || canonical(&Value::from(held)) == text.as_bytes()
+                    };
+                    if !small && text.parse().is_ok_and(|held| !same(held)) {
+                        return Some(text);
+                    }
+                }
+            }
+            _ => rest = after,
+        }
+    }
+    None
+}
+
 /// JCS of a value. Our values hold only what JCS can hold; one that doesn't becomes its plain JSON.
 #[must_use]
 pub fn canonical(value: &Value) -> Vec<u8> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use bytes::Bytes;
-use exeat_core::payload::Sha256Digest;
+use exeat_core::payload::{Sha256Digest, inexact_integer};
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
@@ -153,41 +153,6 @@ pub fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         )),
         None => Ok(value),
     }
-}
-
-/// The first integer that is too long for 64 bits and that no IEEE double holds. The parser rounds these, so
-/// whoever reads the parsed value can't tell any more; shorter ones arrive whole and are judged there.
-fn inexact_integer(json: &[u8]) -> Option<&str> {
-    let is_number = |b: &u8| matches!(b, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
-    let mut rest = json;
-    while let Some((first, after)) = rest.split_first() {
-        match first {
-            b'"' => {
-                rest = after;
-                while let Some((b, after)) = rest.split_first() {
-                    rest = if *b == b'\\' { after.get(1..).unwrap_or_default() } else { after };
-                    if *b == b'"' {
-                        break;
-                    }
-                }
-            }
-            b'-' | b'0'..=b'9' => {
-                let end = rest.iter().position(|b| !is_number(b)).unwrap_or(rest.len());
-                let (number, after) = rest.split_at(end);
-                rest = after;
-                let digits = number.strip_prefix(b"-").unwrap_or(number);
-                if digits.len() > 18 && digits.iter().all(u8::is_ascii_digit) {
-                    let text = std::str::from_utf8(number).ok()?;
-                    let small = text.parse::<u64>().is_ok() || text.parse::<i64>().is_ok();
-                    if !small && text.parse::<f64>().is_ok_and(|held| format!("{held:.0}") != text) {
-                        return Some(text);
-                    }
-                }
-            }
-            _ => rest = after,
-        }
-    }
-    None
 }
 
 fn parsed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {

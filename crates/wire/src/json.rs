@@ -5,13 +5,13 @@
 //! - **Text** is strict UTF-8; a lone surrogate escape is refused, since no UTF-8 can hold it.
 //! - **Numbers**: one that canonical JSON (RFC 8785) would write back as another number becomes a string of
 //!   its digits; `42.0` becomes `42`. So the payload bytes of foreign content are well defined and read back
-//!   equal. An integer literal beyond 64 bits is a double on arrival, as in most readers.
+//!   equal. An integer literal beyond 64 bits that no double holds is refused: its digits are lost on arrival.
 //! - **Depth** and the **count of values** are bounded; a leading byte order mark is skipped (RFC 8259 §8.1).
 
 use std::cell::Cell;
 use std::fmt;
 
-use exeat_core::payload::canonical;
+use exeat_core::payload::{canonical, inexact_integer};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
@@ -57,6 +57,9 @@ pub enum BadJson {
         /// The bound.
         max: usize,
     },
+    /// An integer that a reader would round.
+    #[error("the body holds an integer that no number of 64 bits holds")]
+    InexactInteger,
     /// An object holds a name twice, so that readers would disagree about it.
     #[error("an object in the body holds the same name twice (line {line}, column {column})")]
     DuplicateName {
@@ -70,6 +73,9 @@ pub enum BadJson {
 /// Reads one JSON value and nothing after it.
 pub(crate) fn read(bytes: &[u8], limits: &Limits) -> Result<Value, BadJson> {
     let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
+    if inexact_integer(bytes).is_some() {
+        return Err(BadJson::InexactInteger);
+    }
     let depth = limits.depth.min(DEEPEST);
     let state = Reading { left: Cell::new(limits.values), fault: Cell::new(None) };
     let mut de = serde_json::Deserializer::from_slice(bytes);
@@ -301,6 +307,8 @@ mod tests {
         assert!(matches!(why(br#""\ud83d""#), BadJson::Syntax { .. }));
         assert!(matches!(why(b"{} {}"), BadJson::Syntax { .. }));
         assert!(matches!(why(b"NaN"), BadJson::Syntax { .. }));
+        assert_eq!(why(br#"{"n":12345678901234567890123}"#), BadJson::InexactInteger);
+        assert_eq!(value("123456789012345680000"), json!(123_456_789_012_345_680_000.0));
         assert!(matches!(why(b""), BadJson::Syntax { .. }));
         assert_eq!(value("\u{FEFF}{}"), json!({}));
     }

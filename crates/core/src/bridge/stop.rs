@@ -21,8 +21,13 @@ impl Desk<'_> {
         if self.bridge(id)?.question.is_some() {
             return self.back_to_question(id, code, detail);
         }
-        let end = End::badly(Ending::Denied, code, detail);
-        self.stop_bridge(id, Event::Refused, &end)?;
+        // Whether the entry or the card doesn't offer a skill, it is a failure: nobody forbids it.
+        let (ending, event) = match code {
+            ReasonCode::SkillNotOffered => (Ending::Failed, Event::GiveUp),
+            _ => (Ending::Denied, Event::Refused),
+        };
+        let end = End::badly(ending, code, detail);
+        self.stop_bridge(id, event, &end)?;
         self.end_hop(id, end)
     }
 

@@ -116,9 +116,13 @@ impl Desk<'_> {
         if self.hop(id)?.is_ended() {
             return Ok(());
         }
-        let end = End::badly(Ending::Canceled, code, "");
+        let (ending, event) = match code {
+            ReasonCode::Deadline => (Ending::TimedOut, Event::Deadline),
+            _ => (Ending::Canceled, Event::Cancel),
+        };
+        let end = End::badly(ending, code, "");
         if self.bridges.get(&id).is_some_and(|b| !b.row.state.is_terminal()) {
-            self.stop_bridge(id, Event::Cancel, &end)?;
+            self.stop_bridge(id, event, &end)?;
         }
         self.close_hop(id, &end)
     }

@@ -2,7 +2,7 @@
 //!
 //! An agent that prints its request headers into an error must not get a credential into our database, ledger
 //! or log. Each exchange replaces, in all that it hands on, every form of every secret that it sent: raw,
-//! percent-encoded, base64 (alone or inside a longer text), JSON-escaped.
+//! percent-encoded, base64 (alone or inside a longer text), hex, JSON-escaped.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -139,7 +139,15 @@ fn raw_and_escaped(s: &str) -> Vec<String> {
             out.replace(*c, &if upper { format!("\\u{code:04X}") } else { format!("\\u{code:04x}") })
         })
     };
+    let hex = |upper: bool| {
+        s.bytes().fold(String::new(), |mut out, b| {
+            let _ = if upper { write!(out, "{b:02X}") } else { write!(out, "{b:02x}") };
+            out
+        })
+    };
     vec![
+        hex(true),
+        hex(false),
         dumped,
         s.to_owned(),
         percent(unreserved, true),

@@ -47,6 +47,7 @@ fn dressed(secret: &str) -> Vec<String> {
         json!(secret).to_string(),
         percent(secret),
         lightly_percent(secret),
+        secret.bytes().map(|b| format!("{b:02x}")).collect(),
         STANDARD.encode(secret),
         URL_SAFE_NO_PAD.encode(secret),
     ]
