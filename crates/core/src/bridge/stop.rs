@@ -2,7 +2,7 @@
 //! agent, and asks it to stop where something may still run.
 
 use crate::bridge::state::Event;
-use crate::bridge::{BridgeState, CancelIntent};
+use crate::bridge::{Bridge, BridgeState, CancelIntent};
 use crate::change::{Effect, Row};
 use crate::gate::exeat::AttemptId;
 use crate::id::HopId;
@@ -112,7 +112,7 @@ impl Desk<'_> {
     pub(crate) fn effects_of(&self, id: HopId, state: BridgeState) -> Result<Effects, Refusal> {
         use crate::ledger::data::AttemptOutcome as A;
         let bridge = self.bridge(id)?;
-        let out = matches!(state, BridgeState::Sending { .. } | BridgeState::SendUnknown { .. });
+        let out = is_out(bridge, state);
         // An answer that made no task known is one that couldn't be used: it may have run.
         let ambiguous = bridge.attempts.iter().any(|a| matches!(a.outcome, A::Ambiguous | A::Answered));
         Ok(if bridge.foreign.is_some() {
@@ -127,8 +127,9 @@ impl Desk<'_> {
     pub(crate) fn effects_of_turn(&self, id: HopId, state: BridgeState) -> Result<Effects, Refusal> {
         use crate::ledger::data::AttemptOutcome as A;
         let bridge = self.bridge(id)?;
-        let out = matches!(state, BridgeState::Sending { .. } | BridgeState::SendUnknown { .. });
-        let ambiguous = bridge.attempts.iter().any(|a| a.turn == bridge.turn && a.outcome == A::Ambiguous);
+        let out = is_out(bridge, state);
+        let of_turn = bridge.attempts.iter().filter(|a| a.turn == bridge.turn);
+        let ambiguous = of_turn.into_iter().any(|a| matches!(a.outcome, A::Ambiguous | A::Answered));
         Ok(if out || ambiguous { Effects::Possible } else { Effects::None })
     }
 
@@ -157,5 +158,17 @@ impl Desk<'_> {
             outcome: None,
         });
         Ok(())
+    }
+}
+
+/// May an attempt be out whose fate is unknown? One that is known not to have been sent, or to be refused, isn't.
+fn is_out(bridge: &Bridge, state: BridgeState) -> bool {
+    use crate::ledger::data::AttemptOutcome as A;
+    let went_nowhere =
+        |n: u32| bridge.attempts.iter().any(|a| a.n == n && matches!(a.outcome, A::NotSent | A::Refused));
+    match state {
+        BridgeState::Sending { n, .. } => !went_nowhere(n),
+        BridgeState::SendUnknown { .. } => true,
+        _ => false,
     }
 }

@@ -364,3 +364,32 @@ async fn an_unreadable_policy_denies_and_says_so() {
     let task = rig.start(&json!({"to":"agent:auditor","input":"x"})).await;
     assert_eq!((&task["status"], &task["reason"]["code"]), (&json!("denied"), &json!("policy_error")));
 }
+
+#[tokio::test]
+async fn what_never_left_costs_nothing_and_has_no_effects() {
+    use exeat_core::reason::ReasonCode as R;
+    use exeat_core::transport::SendOutcome as S;
+    let rig = Rig::new().await;
+    rig.agent("paid", "confidential", |a| a.terms.price.estimate_microusd = 700).await;
+    for (outcome, cost, effects) in [
+        (S::Impossible(R::CredentialUnavailable), 0, "none"),
+        (S::Refused { code: R::SendRefused, after: None }, 0, "none"),
+        (
+            S::Task(exeat_core::transport::ForeignTask {
+                id: String::new(),
+                ..foreign(ForeignState::Working, "")
+            }),
+            700,
+            "possible",
+        ),
+    ] {
+        rig.peer.sends.lock().unwrap().push_back(outcome.clone());
+        let id = rig.start(&json!({"to":"agent:paid","input":"x"})).await["task_id"].clone();
+        let task = rig.until(&id, |t| t["status"] == "failed").await;
+        assert_eq!(task["cost_microusd"], cost, "{outcome:?}: {task:#}");
+        assert_eq!(task["reserved_microusd"], 0);
+        let records = rig.records().await;
+        let last = records.iter().rfind(|r| r["kind"] == "outcome").unwrap();
+        assert_eq!(last["data"]["effects"], effects, "{outcome:?}");
+    }
+}

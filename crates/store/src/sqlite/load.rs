@@ -157,12 +157,12 @@ pub(super) async fn registry(
     };
     let rows = sqlx::query(sql::REGISTRY).bind(org.as_str()).fetch_all(readers).await;
     for row in &rows.map_err(|e| unavailable(&e))? {
-        take_governing(&mut r, defaults, row)?;
+        take_governing(&mut r, row)?;
     }
     Ok(r)
 }
 
-fn take_governing(r: &mut Registry, defaults: &OrgDefaults, row: &SqliteRow) -> Result<(), Unreadable> {
+fn take_governing(r: &mut Registry, row: &SqliteRow) -> Result<(), Unreadable> {
     let part: i64 = get(row, "registry", "part", 0)?;
     let key: &str = get(row, "registry", "key", 1)?;
     let version = count(row, "registry", key, 2)?;
@@ -181,7 +181,7 @@ fn take_governing(r: &mut Registry, defaults: &OrgDefaults, row: &SqliteRow) -> 
         3 => {
             let mode: EgressMode = serde_json::from_value(Value::String(text.to_owned()))
                 .map_err(|e| corrupt("egress_mode", r.org.as_str(), e))?;
-            r.org_mode = mode.min(defaults.egress_cap);
+            r.org_mode = mode;
         }
         4 => {
             let policy: PolicyRow = doc("policy", key, text)?;

@@ -224,7 +224,8 @@ pub async fn the_registry_shows_what_governs_and_follows_each_change<B: Bench>()
     store(&*record, &mut m, rows).await;
     let full = record.registry(&org()).await.unwrap();
     let key = "auditor".parse().unwrap();
-    assert_eq!((full.version, full.org_mode), (1, EgressMode::Drain), "a mode is capped by configuration");
+    assert_eq!((full.version, full.org_mode), (1, EgressMode::On), "a mode is kept as it was set");
+    assert_eq!(full.mode(), EgressMode::Drain, "and capped by configuration");
     assert_eq!(full.agent(&key).map(|a| a.version), Some(2));
     assert_eq!(full.agent_at(&key, 1).map(|a| (**a).clone()), Some(m.agent(1)));
     assert_eq!(full.role(&role.name), role);

@@ -404,7 +404,7 @@ impl Org {
                 Row::Contact(agent) => {
                     r.met.insert(agent.clone());
                 }
-                Row::Mode(mode) => r.org_mode = (*mode).min(defaults.egress_cap),
+                Row::Mode(mode) => r.org_mode = *mode,
                 // Versions rise with the keys, so the newest stays.
                 Row::Policy(p) => r.policy = Some(Arc::new(p.clone())),
                 _ => {}
