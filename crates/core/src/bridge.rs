@@ -148,8 +148,11 @@ pub struct Bridge {
     pub callback: Option<CallbackId>,
     /// Push.
     pub push: Push,
-    /// Looks taken.
+    /// Looks that set out.
     pub looks: u32,
+    /// The one that is out, or was last.
+    #[serde(default)]
+    pub look: Option<LookLease>,
     /// Looks in a row that said "not found".
     pub lost: u32,
     /// Since when.
@@ -190,11 +193,30 @@ pub struct Bridge {
 }
 
 impl Bridge {
+    /// The look that is out, if its lease isn't over.
+    #[must_use]
+    pub fn look_out(&self, now: Timestamp) -> Option<LookLease> {
+        self.look.filter(|l| now < l.until)
+    }
+
     /// A task of this bridge's agent.
     #[must_use]
     pub fn foreign_key(&self, task: &str) -> ForeignKey {
         ForeignKey { agent: self.agent.clone(), task: task.to_owned() }
     }
+}
+
+/// A look that is out: no other of its hop sets out until it is back or its lease is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LookLease {
+    /// Which of the hop's looks.
+    pub n: u32,
+    /// When its lease is over.
+    pub until: Timestamp,
+    /// The turn that it asks about.
+    pub turn: u32,
+    /// Attempts begun when it set out.
+    pub begun: u32,
 }
 
 /// Drives our cancel of one foreign task to its end; outlives the hop.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use exeat_core::bridge::PushClaim;
 use exeat_core::gate::exeat::{AttemptId, Bound, CancelPermit, Exeat, Interface, Look, LookFor};
-use exeat_core::id::{AgentKey, CallbackId, OrgName};
+use exeat_core::id::{AgentKey, CallbackId, HopId, OrgName};
 use exeat_core::payload::{Payload, Sha256Digest};
 use exeat_core::ports::Clock as _;
 use exeat_core::reason::ReasonCode;
@@ -80,6 +80,9 @@ struct Inner {
     sent: Vec<Sent>,
     interfaces: BTreeMap<AgentKey, u64>,
     events: u64,
+    /// Until when a look of each hop may be answered.
+    looking: BTreeMap<HopId, Monotonic>,
+    doubled: Vec<HopId>,
 }
 
 /// The world of one run.
@@ -107,6 +110,12 @@ impl World {
     #[must_use]
     pub fn take_sent(&self) -> Vec<Sent> {
         std::mem::take(&mut self.inner().sent)
+    }
+
+    /// Hops at which a look arrived while another was out.
+    #[must_use]
+    pub fn doubled_looks(&self) -> Vec<HopId> {
+        self.inner().doubled.clone()
     }
 
     /// How many pieces of work each message became.
@@ -308,6 +317,44 @@ impl World {
         Ok(id)
     }
 
+    async fn look_at(&self, look: &Look) -> LookOutcome {
+        self.dawdle(Span::of_millis(100), Span::of_secs(20), 60).await;
+        if self.clock.monotonic() > look.not_after() || self.odds(80) {
+            self.tally.one("looks without an answer");
+            let after = self.odds(300).then(|| self.chance.span(Span::of_secs(30)));
+            return LookOutcome::Nothing { code: ReasonCode::InvalidResponse, after };
+        }
+        let answer = {
+            let mut inner = self.inner();
+            self.live(&mut inner);
+            match look.ask() {
+                LookFor::Task(id) => match inner.works.get_mut(id) {
+                    None => LookOutcome::NotFound,
+                    Some(w) if w.unseen > 0 => {
+                        w.unseen -= 1;
+                        self.tally.one("looks not found");
+                        LookOutcome::NotFound
+                    }
+                    Some(w) => {
+                        let mut shown = self.shown(w);
+                        if self.odds(40) {
+                            self.tally.one("looks that flip");
+                            shown.state =
+                                self.chance.pick(&[ForeignState::Working, ForeignState::InputRequired]);
+                        }
+                        LookOutcome::Task(shown)
+                    }
+                },
+                LookFor::Context(c) => {
+                    let ours = inner.works.values().filter(|w| w.context == c.to_string());
+                    LookOutcome::Tasks(ours.map(|w| self.shown(w)).collect())
+                }
+            }
+        };
+        self.dawdle(Span::of_millis(100), Span::of_secs(20), 60).await;
+        answer
+    }
+
     fn shown(&self, w: &Work) -> ForeignTask {
         let output = match w.state {
             ForeignState::Completed => w.output.clone(),
@@ -430,40 +477,16 @@ impl Transport for World {
 
     async fn look(&self, look: Look) -> LookOutcome {
         self.tally.one("looks");
-        self.dawdle(Span::of_millis(100), Span::of_secs(20), 60).await;
-        if self.clock.monotonic() > look.not_after() || self.odds(80) {
-            self.tally.one("looks without an answer");
-            let after = self.odds(300).then(|| self.chance.span(Span::of_secs(30)));
-            return LookOutcome::Nothing { code: ReasonCode::InvalidResponse, after };
-        }
-        let answer = {
+        let hop = look.address().hop;
+        {
+            let now = self.clock.monotonic();
             let mut inner = self.inner();
-            self.live(&mut inner);
-            match look.ask() {
-                LookFor::Task(id) => match inner.works.get_mut(id) {
-                    None => LookOutcome::NotFound,
-                    Some(w) if w.unseen > 0 => {
-                        w.unseen -= 1;
-                        self.tally.one("looks not found");
-                        LookOutcome::NotFound
-                    }
-                    Some(w) => {
-                        let mut shown = self.shown(w);
-                        if self.odds(40) {
-                            self.tally.one("looks that flip");
-                            shown.state =
-                                self.chance.pick(&[ForeignState::Working, ForeignState::InputRequired]);
-                        }
-                        LookOutcome::Task(shown)
-                    }
-                },
-                LookFor::Context(c) => {
-                    let ours = inner.works.values().filter(|w| w.context == c.to_string());
-                    LookOutcome::Tasks(ours.map(|w| self.shown(w)).collect())
-                }
+            if inner.looking.insert(hop, look.not_after()).is_some_and(|until| now < until) {
+                inner.doubled.push(hop);
             }
-        };
-        self.dawdle(Span::of_millis(100), Span::of_secs(20), 60).await;
+        }
+        let answer = self.look_at(&look).await;
+        self.inner().looking.remove(&hop);
         answer
     }
 

@@ -3,9 +3,9 @@
 //! Push is a hint, the look is the truth. A pushed claim is believed only when the agent, asked with our
 //! credential at the registered origin, shows the same, or where the entry's posture says that bodies count.
 
-use crate::bridge::schedule::{LAST_LOOK, LOST_SPAN, RECHECKS, next_look};
+use crate::bridge::schedule::{LAST_LOOK, LOOK_LEASE, LOST_SPAN, RECHECKS, next_look};
 use crate::bridge::state::Event;
-use crate::bridge::{Bridge, BridgeState, InboxRow, PushClaim};
+use crate::bridge::{Bridge, BridgeState, InboxRow, LookLease, PushClaim};
 use crate::change::DeadKind;
 use crate::gate::exeat::{Address, LookFor};
 use crate::gate::may_look;
@@ -16,7 +16,7 @@ use crate::reason::ReasonCode;
 use crate::registry::{CallbackTrust, Dedup};
 use crate::task::desk::{Desk, Refusal};
 use crate::task::{End, Ending};
-use crate::time::Span;
+use crate::time::{Span, Timestamp};
 use crate::transport::{ForeignState, ForeignTask, LookOutcome};
 
 /// What a due row wants.
@@ -24,8 +24,17 @@ use crate::transport::{ForeignState, ForeignTask, LookOutcome};
 pub enum Wanted {
     /// The desk has moved what there was to move.
     Moved,
-    /// The agent must be asked first.
-    Look(Address, LookFor),
+    /// The agent must be asked first, once the lease of that look is durable: its number.
+    Look(Address, LookFor, u32),
+}
+
+/// What a look's answer is worth.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sight {
+    /// It says how things stand.
+    Fresh,
+    /// Its lease is another look's by now, or something was sent since it set out: it changes nothing.
+    Stale,
 }
 
 impl Desk<'_> {
@@ -73,8 +82,12 @@ impl Desk<'_> {
     }
 
     fn look_at(&mut self, id: HopId, bridge: &Bridge) -> Result<Wanted, Refusal> {
+        if let Some(out) = bridge.look_out(self.now()) {
+            self.bridge_mut(id)?.due_at = Some(out.until);
+            return Ok(Wanted::Moved);
+        }
         match (self.address(bridge), &bridge.foreign) {
-            (Some(address), Some(f)) => Ok(Wanted::Look(address, LookFor::Task(f.task.clone()))),
+            (Some(address), Some(f)) => self.lease_look(id, address, LookFor::Task(f.task.clone())),
             // Halted, off or revoked: nothing may be asked now.
             _ => {
                 let due = self.now() + self.ctx.registry.bounds.poll_max.min(Span::of_secs(30));
@@ -85,12 +98,38 @@ impl Desk<'_> {
         }
     }
 
-    fn unknown_due_now(
-        &mut self,
-        id: HopId,
-        bridge: &Bridge,
-        since: crate::time::Timestamp,
-    ) -> Result<Wanted, Refusal> {
+    /// Takes the lease of a look. A switch that was thrown meanwhile makes its commit decide anew.
+    fn lease_look(&mut self, id: HopId, address: Address, ask: LookFor) -> Result<Wanted, Refusal> {
+        let until = self.now() + LOOK_LEASE;
+        self.judged();
+        let bridge = self.bridge_mut(id)?;
+        bridge.looks += 1;
+        let n = bridge.looks;
+        bridge.look = Some(LookLease { n, until, turn: bridge.turn, begun: bridge.begun });
+        if bridge.state.is_parked() || matches!(bridge.state, BridgeState::SendUnknown { .. }) {
+            bridge.due_at = Some(until);
+        }
+        Ok(Wanted::Look(address, ask, n))
+    }
+
+    /// A look is back: another may set out, and what waited for that is due.
+    fn back(&mut self, id: HopId, n: u32) -> Result<Sight, Refusal> {
+        let now = self.now();
+        let bridge = self.bridge_mut(id)?;
+        let Some(lease) = bridge.look.filter(|l| l.n == n) else { return Ok(Sight::Stale) };
+        bridge.look = None;
+        if bridge.due_at == Some(lease.until) {
+            bridge.due_at = Some(now);
+        }
+        let fresh = (lease.turn, lease.begun) == (bridge.turn, bridge.begun);
+        let waits = |d: Timestamp| d <= now || d == lease.until;
+        for t in self.inbox.values_mut().filter(|t| t.row.hop == id && t.row.due_at.is_some_and(waits)) {
+            t.row.due_at = Some(now);
+        }
+        Ok(if fresh { Sight::Fresh } else { Sight::Stale })
+    }
+
+    fn unknown_due_now(&mut self, id: HopId, bridge: &Bridge, since: Timestamp) -> Result<Wanted, Refusal> {
         let now = self.now();
         if since + self.ctx.registry.bounds.unknown_grace <= now {
             self.grace_over(id, bridge)?;
@@ -119,8 +158,13 @@ impl Desk<'_> {
             return self.back_to_question(id, ReasonCode::AnswerUnknown, "");
         }
         let hop = self.hop(id)?.clone();
-        self.bury(DeadKind::Unknown, &hop, ReasonCode::OutcomeUnknown, "", bridge.claimed);
-        self.give_up(id, ReasonCode::OutcomeUnknown, "")
+        // A result that was pushed, and no task to ask for it: it is kept, and isn't believed.
+        let (kind, code) = match bridge.claimed {
+            Some(_) => (DeadKind::Unconfirmed, ReasonCode::Unconfirmed),
+            None => (DeadKind::Unknown, ReasonCode::OutcomeUnknown),
+        };
+        self.bury(kind, &hop, code, "", bridge.claimed);
+        self.give_up(id, code, "")
     }
 
     /// The deadline has passed.
@@ -134,13 +178,19 @@ impl Desk<'_> {
     }
 
     /// A look is over.
-    pub(crate) fn looked(&mut self, id: HopId, outcome: &LookOutcome) -> Result<(), Refusal> {
+    pub(crate) fn looked(&mut self, id: HopId, n: u32, outcome: &LookOutcome) -> Result<(), Refusal> {
+        match self.back(id, n)? {
+            Sight::Fresh => self.saw(id, outcome),
+            Sight::Stale => Ok(()),
+        }
+    }
+
+    fn saw(&mut self, id: HopId, outcome: &LookOutcome) -> Result<(), Refusal> {
         let now = self.now();
         let bridge = self.bridge_mut(id)?;
         if bridge.state.is_terminal() {
             return Ok(());
         }
-        bridge.looks += 1;
         bridge.quiet_looks += 1;
         let state = bridge.state;
         match outcome {
@@ -244,6 +294,12 @@ impl Desk<'_> {
         if let Some(body) = newest.body {
             self.bridge_mut(id)?.claimed.get_or_insert(body);
         }
+        if let Some(out) = bridge.look_out(self.now()) {
+            for t in self.inbox.values_mut().filter(|t| t.row.hop == id && t.row.due_at.is_some()) {
+                t.row.due_at = Some(out.until);
+            }
+            return Ok(Wanted::Moved);
+        }
         let known = bridge.foreign.as_ref().map(|f| f.task.clone());
         let interface = bridge.interface.clone().or_else(|| match &bridge.bound {
             crate::gate::exeat::Bound::Interface(i) => Some(i.clone()),
@@ -251,7 +307,7 @@ impl Desk<'_> {
         });
         let address = self.address(&Bridge { interface, ..bridge });
         match (address, known.or_else(|| newest.foreign_task.clone())) {
-            (Some(address), Some(task)) => Ok(Wanted::Look(address, LookFor::Task(task))),
+            (Some(address), Some(task)) => self.lease_look(id, address, LookFor::Task(task)),
             // Before the send's answer nobody knows where to ask: wait for it.
             _ => {
                 self.recheck(id);
@@ -311,12 +367,15 @@ impl Desk<'_> {
     }
 
     /// A look that a pushed event asked for is over.
-    pub(crate) fn push_looked(&mut self, id: HopId, outcome: &LookOutcome) -> Result<(), Refusal> {
+    pub(crate) fn push_looked(&mut self, id: HopId, n: u32, outcome: &LookOutcome) -> Result<(), Refusal> {
+        if self.back(id, n)? == Sight::Stale {
+            return Ok(());
+        }
         let rows = self.unread(id);
         if let Some(b) = self.bridges.get_mut(&id).filter(|b| !b.row.state.is_terminal()) {
             b.row.push.arrived = true;
         }
-        self.looked(id, outcome)?;
+        self.saw(id, outcome)?;
         let bridge = self.bridge(id)?;
         let borne_out = bridge.state.is_terminal()
             || rows.iter().filter(|r| r.claim.asks_for_a_look()).all(|r| match r.claim {

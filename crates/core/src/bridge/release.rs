@@ -94,6 +94,7 @@ impl Desk<'_> {
             callback: None,
             push: Push::default(),
             looks: 0,
+            look: None,
             lost: 0,
             lost_since: None,
             quiet_looks: 0,

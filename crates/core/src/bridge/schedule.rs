@@ -11,6 +11,10 @@ pub const HELD_BACK: Span = Span::of_secs(2);
 pub const LEASE_MARGIN: Span = Span::of_secs(5);
 /// The last look before a deadline ends a hop takes at most this long.
 pub const LAST_LOOK: Span = Span::of_secs(30);
+/// A look takes at most this long.
+pub const LOOK: Span = Span::of_secs(30);
+/// A look's lease: what is beyond [`LOOK`] is for setting out and for writing down what it saw.
+pub const LOOK_LEASE: Span = Span::of_secs(45);
 /// "Not found" counts only after the looks that said so span this long.
 pub const LOST_SPAN: Span = Span::of_secs(30);
 /// A pushed claim that a look didn't bear out is looked at again after these pauses.

@@ -9,7 +9,7 @@ use crate::approval::{Choice, Counted};
 use crate::bridge::CancelIntent;
 use crate::bridge::look::Wanted;
 use crate::change::{ChangeSet, Snapshot};
-use crate::gate::exeat::Address;
+use crate::gate::exeat::{Address, LookFor};
 use crate::id::{ApprovalId, HopId, Ids, KeyId, LeaseId, QuestionId};
 use crate::ledger::data::{Act, ApprovalStatus, OperatorData};
 use crate::ledger::{Actor, Data, Dir, OutsideId};
@@ -201,10 +201,32 @@ pub fn attempted(
 pub enum Next {
     /// Commit this; there is nothing else to do.
     Commit(Box<ChangeSet>),
-    /// Ask the agent, then decide what it showed.
-    Look(Address, crate::gate::exeat::LookFor),
+    /// Commit the lease of a look, ask the agent, then decide what it showed.
+    Look(Box<LookOut>),
     /// Ask the agent to stop this task of ours.
     Cancel(Address, String),
+}
+
+/// A look whose lease is still to be committed.
+#[derive(Debug)]
+pub struct LookOut {
+    /// Its lease.
+    pub set: ChangeSet,
+    /// Where to.
+    pub address: Address,
+    /// What to ask for.
+    pub ask: LookFor,
+    /// Which of the hop's looks.
+    pub n: u32,
+}
+
+fn next_of(desk: Desk<'_>, wanted: Wanted) -> Result<Next, Refusal> {
+    match wanted {
+        Wanted::Look(address, ask, n) => {
+            Ok(Next::Look(Box::new(LookOut { set: desk.close(), address, ask, n })))
+        }
+        Wanted::Moved => closed(desk).map(|s| Next::Commit(Box::new(s))),
+    }
 }
 
 /// A bridge is due.
@@ -219,10 +241,8 @@ pub fn bridge_due(
     hop: HopId,
 ) -> Result<Next, Refusal> {
     let mut desk = desk(ctx, ids, flow, snapshot);
-    match desk.bridge_due(hop)? {
-        Wanted::Look(address, ask) => Ok(Next::Look(address, ask)),
-        Wanted::Moved => closed(desk).map(|s| Next::Commit(Box::new(s))),
-    }
+    let wanted = desk.bridge_due(hop)?;
+    next_of(desk, wanted)
 }
 
 /// Pushed events of a hop are due.
@@ -237,10 +257,8 @@ pub fn push_due(
     hop: HopId,
 ) -> Result<Next, Refusal> {
     let mut desk = desk(ctx, ids, flow, snapshot);
-    match desk.push_due(hop)? {
-        Wanted::Look(address, ask) => Ok(Next::Look(address, ask)),
-        Wanted::Moved => closed(desk).map(|s| Next::Commit(Box::new(s))),
-    }
+    let wanted = desk.push_due(hop)?;
+    next_of(desk, wanted)
 }
 
 /// Why a look was taken.
@@ -261,14 +279,14 @@ pub fn looked(
     ids: Ids,
     flow: Arc<Workflow>,
     snapshot: Snapshot,
-    hop: HopId,
+    (hop, n): (HopId, u32),
     outcome: &LookOutcome,
     because: Because,
 ) -> Result<ChangeSet, Refusal> {
     let mut desk = desk(ctx, ids, flow, snapshot);
     match because {
-        Because::Due => desk.looked(hop, outcome)?,
-        Because::Pushed => desk.push_looked(hop, outcome)?,
+        Because::Due => desk.looked(hop, n, outcome)?,
+        Because::Pushed => desk.push_looked(hop, n, outcome)?,
     }
     closed(desk)
 }

@@ -2,6 +2,7 @@
 //!
 //! One read a tick claims the rows; each is then handled on its own, so that a slow agent holds nobody up.
 
+use crate::bridge::schedule::LOOK;
 use crate::change::{ChangeSet, DueKind, Key};
 use crate::gate::exeat::{Address, Claim, LookFor, cancel, look};
 use crate::id::{HopId, OrgName};
@@ -14,8 +15,6 @@ use crate::walk::{Act, Committed, Loaded, Ports, Stopped};
 
 /// How long a claimed row is held.
 const HOLD: Span = Span::of_secs(45);
-/// A look takes at most this long.
-const LOOK: Span = Span::of_secs(30);
 /// How often a due row is decided anew in one go.
 const TRIES: u32 = 8;
 
@@ -83,12 +82,12 @@ async fn contact(
 ) -> Result<Vec<Act>, Stopped> {
     match next(ports, org, hop, &kind).await? {
         Step::Done(acts) => Ok(acts),
-        Step::Look(address, ask) => {
+        Step::Look(address, ask, n) => {
             let not_after = ports.clock.monotonic() + LOOK;
             let outcome = ports.transport.look(look(claim, address, ask, not_after)).await;
             let because = if matches!(kind, Kind::Inbox) { Because::Pushed } else { Because::Due };
             committed(ports, org, Find::Hop(hop), |c, i, f, s| {
-                decision::looked(c, i, f, s, hop, &outcome, because)
+                decision::looked(c, i, f, s, (hop, n), &outcome, because)
             })
             .await
         }
@@ -105,7 +104,8 @@ async fn contact(
 
 enum Step {
     Done(Vec<Act>),
-    Look(Address, LookFor),
+    /// Its lease is durable.
+    Look(Address, LookFor, u32),
     Cancel(Address, String),
 }
 
@@ -120,15 +120,17 @@ async fn next(ports: &Ports, org: &OrgName, hop: HopId, kind: &Kind) -> Result<S
             Kind::Inbox => decision::push_due(ctx, ids, flow, snapshot, hop),
             Kind::Cancel(foreign) => decision::cancel_due(ctx, ids, flow, snapshot, hop, foreign),
         })?;
-        let set = match next {
-            Next::Look(address, ask) => return Ok(Step::Look(address, ask)),
+        let (set, look) = match next {
+            Next::Look(out) => (out.set, Some((out.address, out.ask, out.n))),
             Next::Cancel(address, task) => return Ok(Step::Cancel(address, task)),
-            Next::Commit(set) => set,
+            Next::Commit(set) => (*set, None),
         };
-        match ports.commit(*set).await? {
-            Committed::Durable(acts) => return Ok(Step::Done(acts)),
-            Committed::Moved => {}
-            Committed::Learned(lesson) => hindsight.learn(lesson),
+        match (ports.commit(set).await?, look) {
+            (Committed::Durable(acts), None) => return Ok(Step::Done(acts)),
+            // All that a lease could want done is told by what the look brings.
+            (Committed::Durable(_), Some((address, ask, n))) => return Ok(Step::Look(address, ask, n)),
+            (Committed::Moved, _) => {}
+            (Committed::Learned(lesson), _) => hindsight.learn(lesson),
         }
     }
     Err(Stopped::Busy)

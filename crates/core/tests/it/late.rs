@@ -1,35 +1,75 @@
 //! Answers that come when something else has happened: they are never taken for what they aren't, and no task of ours
 //! that nobody waits for is left to run.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
-use exeat_core::bridge::{Bridge, BridgeState, CancelIntent};
+use async_trait::async_trait;
+
+use exeat_core::bridge::{Bridge, BridgeState, CancelIntent, InboxRow, PushClaim};
 use exeat_core::change::{DueKind, Row};
-use exeat_core::gate::exeat::Interface;
-use exeat_core::payload::Payload;
-use exeat_core::ports::Store as _;
+use exeat_core::gate::exeat::{CancelPermit, Exeat, Interface, Look};
+use exeat_core::id::{CallbackId, HopId, OrgName};
+use exeat_core::payload::{Payload, Sha256Digest};
+use exeat_core::ports::{Find, Store as _};
 use exeat_core::reason::ReasonCode;
-use exeat_core::registry::{AgentEntry, Dedup, Terms};
+use exeat_core::registry::{AgentEntry, CallbackTrust, Dedup, Terms};
+use exeat_core::task::{HopState, decision};
 use exeat_core::time::Span;
-use exeat_core::transport::{ForeignState, ForeignTask, SendOutcome, SendReport};
+use exeat_core::transport::{
+    CancelOutcome, ForeignState, ForeignTask, LookOutcome, SendOutcome, SendReport, Transport,
+};
+use exeat_core::walk::confirm::{self, Pushed};
 use exeat_core::walk::{Act, Ports, Recording, send, sweep};
 use exeat_testkit::sim::calls::ports;
 use exeat_testkit::sim::faulty::Shared;
 use exeat_testkit::sim::run::{Kind, scene};
 use exeat_testkit::sim::setting::{govern, name, org};
 
+use serde_json::json;
+
 use crate::rig;
+
+/// An agent whose looks take as long, and bring, what was said; nothing else is asked of it.
+struct Slow {
+    shared: Shared,
+    looks: Mutex<VecDeque<(Span, LookOutcome)>>,
+    looked: AtomicU64,
+}
+
+#[async_trait]
+impl Transport for Slow {
+    async fn send(&self, _: Exeat) -> SendReport {
+        panic!("sent")
+    }
+    async fn look(&self, _: Look) -> LookOutcome {
+        self.looked.fetch_add(1, Ordering::Relaxed);
+        let (span, outcome) = self.looks.lock().unwrap().pop_front().expect("a look that was foreseen");
+        self.shared.clock.sleep(span).await;
+        outcome
+    }
+    async fn cancel(&self, _: CancelPermit) -> CancelOutcome {
+        CancelOutcome::Over
+    }
+    async fn scrubbed(&self, _: &OrgName, _: &AgentEntry, _: &[String], said: Vec<u8>) -> Option<Vec<u8>> {
+        Some(said)
+    }
+}
 
 struct Scene {
     shared: Shared,
     ports: Ports,
+    agent: Arc<Slow>,
 }
 
 impl Scene {
     /// An agent that may be sent the same message again.
     fn new() -> Self {
-        let (shared, world) = scene(7, Kind::Plain, false);
-        let ports = ports(&shared, Arc::new(shared.memory.clone()), Arc::new(world));
+        let (shared, _) = scene(7, Kind::Plain, false);
+        let agent =
+            Arc::new(Slow { shared: shared.clone(), looks: Mutex::default(), looked: AtomicU64::new(0) });
+        let ports = ports(&shared, Arc::new(shared.memory.clone()), agent.clone());
         let s = shared.clone();
         rig::run(&shared, async move {
             let registry = s.memory.registry(org()).await.unwrap();
@@ -39,7 +79,7 @@ impl Scene {
                 .await
                 .unwrap();
         });
-        Self { shared, ports }
+        Self { shared, ports, agent }
     }
 
     /// A hop whose first attempt is out.
@@ -54,16 +94,22 @@ impl Scene {
 
     /// Handles whatever is due of a kind.
     fn sweep(&self, kind: DueKind) -> Vec<Act> {
-        let ports = self.ports.clone();
-        rig::run(&self.shared, async move {
-            let mut acts = Vec::new();
-            for act in sweep::claim(&ports, kind, 64).await.unwrap() {
-                if let Act::Handle(row) = act {
-                    acts.extend(sweep::handle(&ports, row).await.unwrap());
-                }
-            }
-            acts
-        })
+        rig::run(&self.shared, swept(self.ports.clone(), kind))
+    }
+
+    /// The looks that the agent is to get: how long each takes, and what it brings.
+    fn expect(&self, looks: impl IntoIterator<Item = (u64, ForeignState)>) {
+        let of = |(s, state)| (Span::of_secs(s), LookOutcome::Task(task("theirs", state)));
+        self.agent.looks.lock().unwrap().extend(looks.into_iter().map(of));
+    }
+
+    fn looked(&self) -> u64 {
+        self.agent.looked.load(Ordering::Relaxed)
+    }
+
+    fn inbox(&self) -> Vec<InboxRow> {
+        let rows = self.shared.memory.rows(org()).into_iter();
+        rows.filter_map(|(_, r)| if let Row::Inbox(i) = r { Some(i) } else { None }).collect()
     }
 
     /// The first attempt is given up for lost, and the message is sent again.
@@ -74,28 +120,8 @@ impl Scene {
         Sent::of(&self.sweep(DueKind::Bridge))
     }
 
-    fn answer(&self, to: &Sent, n: u32, task: &str) {
-        let task = ForeignTask {
-            id: task.to_owned(),
-            context: None,
-            state: ForeignState::Working,
-            output: Payload::of_text(""),
-            message_ids: Vec::new(),
-            reported_microusd: None,
-        };
-        let interface = Interface {
-            url: "https://alpha.example/a2a".to_owned(),
-            binding: "JSONRPC".to_owned(),
-            version: "1.0".to_owned(),
-            tenant: None,
-        };
-        let report = SendReport {
-            interface: Some(interface),
-            ..SendReport::bare(SendOutcome::Task(task), "answered")
-        };
-        let (ports, recording) =
-            (self.ports.clone(), Recording { org: org().clone(), hop: to.hop, n, report });
-        rig::run(&self.shared, async move { send::record(&ports, &recording).await.map(drop).unwrap() });
+    fn answer(&self, to: &Sent, n: u32, named: &'static str) {
+        rig::run(&self.shared, answered(self.ports.clone(), to.hop, n, named));
     }
 
     fn bridge(&self, of: &Sent) -> Bridge {
@@ -111,8 +137,43 @@ impl Scene {
     }
 }
 
+/// The agent's answer to an attempt: it works on that task.
+async fn answered(ports: Ports, hop: HopId, n: u32, named: &'static str) {
+    let interface = Interface {
+        url: "https://alpha.example/a2a".to_owned(),
+        binding: "JSONRPC".to_owned(),
+        version: "1.0".to_owned(),
+        tenant: None,
+    };
+    let outcome = SendOutcome::Task(task(named, ForeignState::Working));
+    let report = SendReport { interface: Some(interface), ..SendReport::bare(outcome, "answered") };
+    let recording = Recording { org: org().clone(), hop, n, report };
+    send::record(&ports, &recording).await.map(drop).unwrap();
+}
+
+async fn swept(ports: Ports, kind: DueKind) -> Vec<Act> {
+    let mut acts = Vec::new();
+    for act in sweep::claim(&ports, kind, 64).await.unwrap() {
+        if let Act::Handle(row) = act {
+            acts.extend(sweep::handle(&ports, row).await.unwrap());
+        }
+    }
+    acts
+}
+
+fn task(id: &str, state: ForeignState) -> ForeignTask {
+    ForeignTask {
+        id: id.to_owned(),
+        context: None,
+        state,
+        output: Payload::of_text("said"),
+        message_ids: Vec::new(),
+        reported_microusd: None,
+    }
+}
+
 struct Sent {
-    hop: exeat_core::id::HopId,
+    hop: HopId,
     n: u32,
 }
 
@@ -166,4 +227,94 @@ fn an_answer_with_the_task_of_another_hop_fails_its_own_hop_and_touches_no_other
     scene.answer(&two, 1, "theirs");
     assert!(scene.cancels().iter().all(|c| c.foreign_task.is_none()));
     assert_eq!(foreign(&scene.bridge(&two)), None);
+}
+
+/// Says at the hop's door that it is done.
+async fn push(ports: Ports, door: CallbackId) {
+    let pushed = Pushed {
+        claim: PushClaim::Completed,
+        foreign_task: None,
+        foreign_context: None,
+        body: None,
+        digest: Sha256Digest::of(b"done"),
+    };
+    let door = ports.store.route(&door).await.unwrap().unwrap();
+    confirm::accept(&ports, &door, CallbackTrust::Confirm, pushed).await.map(drop).unwrap();
+}
+
+#[test]
+fn one_look_of_a_hop_is_out_at_a_time_and_what_came_meanwhile_is_looked_at_after_it() {
+    let scene = Scene::new();
+    let sent = scene.out();
+    scene.answer(&sent, 1, "theirs");
+    scene.pass(Span::of_secs(5));
+    scene.expect([(20, ForeignState::Working), (0, ForeignState::Completed)]);
+    let (ports, clock) = (scene.ports.clone(), scene.shared.clock.clone());
+    let door = scene.bridge(&sent).callback.unwrap();
+    let agent = scene.agent.clone();
+    rig::run(&scene.shared, async move {
+        let meanwhile = async {
+            clock.sleep(Span::of_secs(1)).await;
+            push(ports.clone(), door).await;
+            for kind in [DueKind::Inbox, DueKind::Bridge, DueKind::Inbox] {
+                swept(ports.clone(), kind).await;
+            }
+            assert_eq!(agent.looked.load(Ordering::Relaxed), 1, "another is out");
+        };
+        futures::future::join(swept(ports.clone(), DueKind::Bridge), meanwhile).await;
+    });
+    assert_eq!(scene.bridge(&sent).state, BridgeState::Working);
+    scene.sweep(DueKind::Inbox);
+    assert_eq!((scene.bridge(&sent).state, scene.looked()), (BridgeState::Completed, 2));
+    assert!(scene.inbox().iter().all(|i| i.due_at.is_none()), "{:?}", scene.inbox());
+}
+
+#[test]
+fn a_look_that_comes_back_after_its_lease_changes_nothing() {
+    let scene = Scene::new();
+    let sent = scene.out();
+    scene.answer(&sent, 1, "theirs");
+    scene.pass(Span::of_secs(5));
+    scene.expect([(70, ForeignState::Failed), (0, ForeignState::InputRequired)]);
+    let (ports, clock) = (scene.ports.clone(), scene.shared.clock.clone());
+    rig::run(&scene.shared, async move {
+        let meanwhile = async {
+            clock.sleep(Span::of_secs(60)).await;
+            swept(ports.clone(), DueKind::Bridge).await;
+        };
+        futures::future::join(swept(ports.clone(), DueKind::Bridge), meanwhile).await;
+    });
+    let bridge = scene.bridge(&sent);
+    assert_eq!((bridge.state, bridge.looks, bridge.look), (BridgeState::InputRequired, 2, None));
+}
+
+#[test]
+fn a_look_that_set_out_before_a_later_turn_changes_nothing() {
+    let scene = Scene::new();
+    let sent = scene.out();
+    scene.answer(&sent, 1, "theirs");
+    scene.pass(Span::of_secs(5));
+    scene.expect([(0, ForeignState::InputRequired)]);
+    scene.sweep(DueKind::Bridge);
+    assert_eq!(scene.bridge(&sent).state, BridgeState::InputRequired);
+    scene.pass(Span::of_secs(30));
+    scene.expect([(20, ForeignState::InputRequired)]);
+    let (ports, clock) = (scene.ports.clone(), scene.shared.clock.clone());
+    let hop = sent.hop;
+    rig::run(&scene.shared, async move {
+        let meanwhile = async {
+            clock.sleep(Span::of_secs(1)).await;
+            let found = ports.store.load(org(), Find::Hop(hop)).await.unwrap().unwrap();
+            let asked = found.task.0.hop(hop).unwrap().state.clone();
+            let HopState::Asking(question) = asked else { panic!("{asked:?}") };
+            let walked = ports.walk(org(), Find::Hop(hop), |c, i, f, s| {
+                decision::answer(c, i, f, s, question.id, &json!("yes"), &name("ann")).map(|set| ((), set))
+            });
+            let sent = Sent::of(&walked.await.unwrap().1);
+            answered(ports.clone(), sent.hop, sent.n, "theirs").await;
+        };
+        futures::future::join(swept(ports.clone(), DueKind::Bridge), meanwhile).await;
+    });
+    let bridge = scene.bridge(&sent);
+    assert_eq!((bridge.state, bridge.turn, bridge.look), (BridgeState::Working, 2, None), "the old question");
 }

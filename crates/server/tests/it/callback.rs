@@ -6,7 +6,7 @@ use exeat_core::id::{CallbackId, OrgName};
 use exeat_core::key::mint_callback;
 use exeat_core::ports::Clock as _;
 use exeat_core::time::Span;
-use exeat_core::transport::{ForeignState, LookOutcome};
+use exeat_core::transport::{ForeignState, LookOutcome, SendOutcome};
 use serde_json::{Value, json};
 
 use crate::rig::{Answer, Call, Rig, foreign, in_time, post};
@@ -218,4 +218,18 @@ async fn what_lies_unread_of_one_hop_is_bounded_and_a_hint_keeps_one_body() {
     assert_eq!(one_more.headers["retry-after"], "1");
     let bodies = |(_, r): &(u64, Row)| matches!(r, Row::Inbox(i) if i.body.is_some());
     assert_eq!((inbox(&rig), rig.store.rows(&rig.org).iter().filter(|r| bodies(r)).count()), (64, 1));
+}
+
+#[tokio::test]
+async fn a_pushed_message_for_a_send_that_nobody_knows_of_is_kept_and_not_believed() {
+    let rig = Rig::new().await;
+    rig.peer.sends.lock().unwrap().push_back(SendOutcome::Ambiguous);
+    let id = rig.start(&json!({"to":"agent:auditor","input":"x"})).await["task_id"].clone();
+    rig.until(&id, |t| t["steps"][0]["hops"][0]["state"] == "send_unknown").await;
+    let push = rig.peer.sent.lock().unwrap().last().unwrap().push.clone().unwrap();
+    let bare = json!({"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"words"}]}});
+    empty(&rig.call(pushing(&push, &bare)).await, 202);
+    rig.clock.pass(Span::of_secs(3_600));
+    let task = rig.until(&id, |t| t["status"] == "failed").await;
+    assert_eq!(task["reason"]["code"], "unconfirmed", "{task:#}");
 }

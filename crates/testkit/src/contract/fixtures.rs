@@ -183,6 +183,7 @@ impl Maker {
             callback: None,
             push: Push::default(),
             looks: 0,
+            look: None,
             lost: 0,
             lost_since: None,
             quiet_looks: 0,

@@ -174,6 +174,7 @@ impl Stage {
             broken.push(format!("stuck after {steps} steps at {now}: {due:#?}"));
         } else if broken.is_empty() {
             broken.extend(at_once(audit.at_rest(&self.shared.memory, org())));
+            broken.extend(self.world.doubled_looks().iter().map(|h| format!("two looks at once at hop {h}")));
             for (message, made) in self.world.made() {
                 if made > 1 {
                     broken.push(format!("message {message} became {made} pieces of work"));
