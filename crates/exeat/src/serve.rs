@@ -74,6 +74,21 @@ fn greet(data: &Path, gateway: &Gateway, show: &Show) {
     }
 }
 
+/// Standard error, whether or not anybody reads it: a log that can't be written, because its reader has gone or the disk is
+/// full, must not stop the work. The subscriber would panic about it.
+struct Unheard;
+
+impl std::io::Write for Unheard {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        let _ = std::io::stderr().write_all(line);
+        Ok(line.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        let _ = std::io::stderr().flush();
+        Ok(())
+    }
+}
+
 fn log_to_stderr(log: &Log) {
     use std::io::IsTerminal as _;
     let filter = EnvFilter::try_new(&log.level).unwrap_or_else(|_| EnvFilter::new("info"));
@@ -82,6 +97,6 @@ fn log_to_stderr(log: &Log) {
         LogFormat::Text => false,
         LogFormat::Auto => !std::io::stderr().is_terminal(),
     };
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Unheard);
     let _ = if json { builder.json().try_init() } else { builder.try_init() };
 }

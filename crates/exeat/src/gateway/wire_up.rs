@@ -189,6 +189,11 @@ async fn key_material(
 ) -> Result<(Keys, bool), NotStarted> {
     let unreadable = |e: exeat_core::ports::Unreadable| NotStarted::Record(e.to_string());
     let check = store.setting(org, ROOT_CHECK).await.map_err(unreadable)?;
+    let notes = data.join(&config.ledger.checkpoint_file);
+    if check.is_none() && std::fs::metadata(&notes).is_ok_and(|m| m.len() > 0) {
+        // A record was here before: nothing is made over what is left of it.
+        not_older(store, org, &notes, &Keys::of(data, StoreIs::InUse, &SystemEntropy)?).await?;
+    }
     let state = if check.is_some() { StoreIs::InUse } else { StoreIs::Empty };
     let keys = Keys::of(data, state, &SystemEntropy)?;
     match check {

@@ -290,3 +290,20 @@ async fn a_waiting_worker_gets_what_is_handed_out_meanwhile() {
     let (leased, task) = tokio::join!(waiting, starting);
     assert_eq!(leased.is(200)["leases"][0]["task_id"], task["task_id"]);
 }
+
+#[tokio::test]
+async fn what_a_worker_said_of_its_failure_is_shown_to_who_may_see_its_task_only() {
+    let rig = Rig::new().await;
+    rig.start(&json!({"to":"role:writer","input":"x"})).await;
+    let lease = rig.lease().await;
+    rig.settle(&lease, "fail", &json!({"reason": "these are its words", "retry": false})).await.is(200);
+    let low = rig.key("low", &[exeat_core::principal::KeyScope::Operator], "public", |_| {}).await;
+    for (key, sees) in [(&rig.admin, true), (&low, false)] {
+        let all = rig.call(crate::rig::get("/api/v1/dead-letters").key(key)).await.is(200);
+        let letter = &all["items"][0];
+        assert_eq!(letter["reason"]["code"], "worker_failed", "{all:#}");
+        assert_eq!(letter["reason"]["message"].as_str().unwrap().contains("its words"), sees, "{letter:#}");
+        let path = format!("/api/v1/dead-letters/{}", letter["id"].as_str().unwrap());
+        assert_eq!(rig.call(crate::rig::get(&path).key(key)).await.is(200), *letter);
+    }
+}

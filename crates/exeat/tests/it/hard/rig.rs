@@ -173,6 +173,13 @@ impl Gateway {
         self.server = Some(server);
     }
 
+    /// Starts it with a log that takes nothing, as a full disk or a reader that has gone.
+    pub(super) fn start_unheard(&mut self) {
+        let (server, url) = spawned(&mut self.serve_here(), Path::new("/dev/full"));
+        assert_eq!(url, Some(format!("http://{}", self.at)));
+        self.server = Some(server);
+    }
+
     /// Starts it without waiting for anything.
     pub(super) fn start_unready(&mut self) {
         self.server = Some(spawned_unready(&mut self.serve_here(), &self.log()).0);

@@ -236,3 +236,29 @@ fn an_older_copy_of_the_record_is_not_served_and_shows_against_a_checkpoint_held
         second.arg(script).args([export, pem, held]).env("PYTHONDONTWRITEBYTECODE", "1").output().unwrap();
     assert_eq!(second.status.code(), Some(4), "{second:?}");
 }
+
+#[test]
+fn a_folder_whose_record_is_gone_is_not_started_afresh_and_its_keys_stay() {
+    let mut gateway = Gateway::started(&[]);
+    gateway.worker_key(&["one"]);
+    assert!(gateway.stop().success());
+    let admin = gateway.admin();
+    for name in ["exeat.db", "exeat.db-wal", "exeat.db-shm"] {
+        let _ = std::fs::remove_file(gateway.data().join(name));
+    }
+    is_refused(&ran(&mut gateway.serve(&["--listen", "127.0.0.1:0"])), "record_older");
+    assert_eq!(gateway.admin(), admin);
+}
+
+#[test]
+fn a_log_that_nobody_reads_stops_nothing() {
+    let stub = Stub::start(&[]);
+    let mut gateway = Gateway::new(&[]);
+    gateway.start_unheard();
+    gateway.agent("there", &stub.url, &[]);
+    gateway.does(&["egress", "on", "--reason", "a test"]);
+    for _ in 0..3 {
+        let id = gateway.begin(&json!({"to": "agent:there", "input": "hello"}));
+        assert_eq!(gateway.ended(&id)["status"], "completed");
+    }
+}
