@@ -349,6 +349,7 @@ fn checked(data: &Path, raw: Raw, listen: Option<SocketAddr>) -> Result<Config, 
         Levels::try_from(raw.labels.levels.clone()).map_err(|e| bad("labels.levels", e.to_string()))?;
     let default_label =
         levels.parse(&raw.labels.default).map_err(|e| bad("labels.default", e.to_string()))?;
+    possible(&raw)?;
     unsafe_combinations(&raw, listen)?;
     Ok(Config {
         switches: switches(&raw),
@@ -365,6 +366,41 @@ fn checked(data: &Path, raw: Raw, listen: Option<SocketAddr>) -> Result<Config, 
         ledger: raw.ledger,
         log: raw.log,
     })
+}
+
+/// Values that nothing could work with, or that would do something else than they seem to say.
+fn possible(raw: &Raw) -> Result<(), BadConfig> {
+    let some = "it can't be none at all";
+    let url = |u: &str| {
+        u.split_once("://").is_some_and(|(s, rest)| matches!(s, "http" | "https") && !rest.is_empty())
+    };
+    let level = raw.log.level.as_str();
+    let is_level =
+        matches!(level, "off" | "error" | "warn" | "info" | "debug" | "trace") || level.contains('=');
+    let checks = [
+        (
+            "server.public_url",
+            raw.server.public_url.is_empty() || url(&raw.server.public_url),
+            "expected http(s)://HOST",
+        ),
+        ("limits.payload_bytes", raw.limits.payload_bytes > 0, some),
+        ("limits.parts", raw.limits.parts > 0, some),
+        ("limits.json_depth", raw.limits.json_depth > 0, some),
+        ("limits.depth", raw.limits.depth > 0, some),
+        ("limits.hops", raw.limits.hops > 0, some),
+        ("work.lease", raw.work.lease >= Span::of_secs(1), "a lease lasts a second at least"),
+        ("work.max_deliveries", raw.work.max_deliveries > 0, some),
+        ("hop.deadline", raw.hop.deadline > Span::ZERO, some),
+        ("hop.send_timeout", raw.hop.send_timeout > Span::ZERO, some),
+        ("hop.send_attempts", raw.hop.send_attempts > 0, some),
+        ("approval.ttl", raw.approval.ttl > Span::ZERO, some),
+        ("egress.ports", !raw.egress.ports.contains(&0), "a port is 1 to 65535"),
+        ("log.level", is_level, "expected off, error, warn, info, debug or trace"),
+    ];
+    match checks.into_iter().find(|(_, ok, _)| !ok) {
+        Some((key, _, why)) => Err(BadConfig::BadValue { key: key.to_owned(), why: why.to_owned() }),
+        None => Ok(()),
+    }
 }
 
 fn unsafe_combinations(raw: &Raw, listen: SocketAddr) -> Result<(), BadConfig> {
@@ -479,7 +515,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_refused_by_name() {
         type Environment = &'static [(&'static str, &'static str)];
-        let cases: [(&str, Environment, &str); 12] = [
+        let cases: [(&str, Environment, &str); 15] = [
             ("a2a_egress_enabled = true", &[], "a2a_egress_enabled needs bus_enabled"),
             ("single_operator = true\n[server]\nlisten = \"0.0.0.0:1\"", &[], "loopback"),
             ("nope = 1", &[], "unknown key `nope`"),
@@ -489,6 +525,9 @@ mod tests {
             ("[hop\n", &[], "exeat.toml:1"),
             ("", &[("EXEAT_BUS_ENABLED", "maybe")], "EXEAT_BUS_ENABLED"),
             ("", &[("EXEAT_HOP_DEADLNE", "5s")], "EXEAT_HOP_DEADLNE"),
+            ("[log]\nlevel = \"zzz\"\n", &[], "log.level"),
+            ("[work]\nlease = \"0s\"\n", &[], "work.lease"),
+            ("[server]\npublic_url = \"zzz\"\n", &[], "server.public_url"),
             ("[store]\nurl = \"postgres://x\"", &[], "store.url"),
             ("[labels]\ndefault = \"secret\"", &[], "labels.default"),
             ("[server]\nlisten = \"here\"", &[], "server.listen"),

@@ -227,7 +227,11 @@ impl Desk<'_> {
                         let output = output.as_ref().map(|h| self.shown(h));
                         (ending.as_str(), json!(reason), output, Value::Null, *cost_microusd)
                     }
-                    HopState::Asking(q) => ("awaiting_input", Value::Null, None, self.question_shown(q), 0),
+                    HopState::Asking(q) => {
+                        // The turn that asks is paid for already.
+                        let cost = self.bridges.get(&hop.id).map_or(0, |b| b.row.cost.settled_microusd);
+                        ("awaiting_input", Value::Null, None, self.question_shown(q), cost)
+                    }
                     _ => ("dispatched", Value::Null, None, Value::Null, 0),
                 };
                 Ok(json!({

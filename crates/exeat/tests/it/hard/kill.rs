@@ -198,12 +198,12 @@ fn ending(n: usize, task: &Value, works: &BTreeMap<String, u64>) -> String {
             assert_eq!(begun, 1, "one piece of work: {}", about());
             "completed".to_owned()
         }
-        ("failed", Some("outcome_unknown")) => {
+        ("failed", Some(code @ ("outcome_unknown" | "unconfirmed"))) => {
             assert!(begun <= 1, "at most one piece of work: {}", about());
             let attempts = there["hops"][0]["attempts"].as_array().unwrap();
             let last = attempts.last().map(|a| a["outcome"].clone());
             assert_eq!(last, Some(json!("ambiguous")), "{}", about());
-            "outcome_unknown".to_owned()
+            code.to_owned()
         }
         _ => panic!("{}", about()),
     }
