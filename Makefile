@@ -20,7 +20,9 @@ export EXEAT_LANGGRAPH_PYTHON := $(call environment,interop/requirements-langgra
 bin-dir: ## print where `make build` puts the command
 	@echo "$(CARGO_TARGET_DIR)/debug"
 
-.PHONY: bin-dir help demo build test lint setup check-tree check-examples deny
+SIM_SEEDS ?= 20000
+
+.PHONY: bin-dir help demo build test simulate lint setup check-tree check-examples deny
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -32,13 +34,17 @@ build: ## build the command `exeat` (debug)
 	@scripts/setup-test.sh build
 	cargo build --locked -p exeat
 
-test: setup lint check-examples ## install what is missing, then lint and run every test
+test: setup lint check-examples simulate ## install what is missing, then lint and run every test
 	@if cargo nextest --version >/dev/null 2>&1; then \
 	  echo "cargo nextest run --workspace --locked"; cargo nextest run --workspace --locked; \
 	else \
 	  echo "cargo test --workspace --lib --bins --tests --locked"; cargo test --workspace --lib --bins --tests --locked; \
 	fi
 	cargo test --doc --workspace --locked
+
+simulate: ## run $(SIM_SEEDS) whole histories under every fault, then put known faults back and see each noticed
+	EXEAT_SIM_SEEDS=$(SIM_SEEDS) cargo test --profile sim --locked -p exeat-core --test it -- --nocapture sim_
+	cargo test --profile sim --locked -p exeat-core --features faults --test faults -- --nocapture
 
 lint: check-tree ## formatting, clippy, file lengths; licences and bans if cargo-deny is there
 	cargo fmt --all -- --check

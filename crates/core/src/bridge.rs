@@ -20,6 +20,7 @@ use crate::payload::Sha256Digest;
 use crate::reason::Reason;
 use crate::task::{Ending, Held, Question};
 use crate::time::{Span, Timestamp};
+use crate::transport::ForeignState;
 
 pub mod attempt;
 pub mod look;
@@ -361,5 +362,19 @@ impl PushClaim {
     #[must_use]
     pub const fn asks_for_a_look(self) -> bool {
         !matches!(self, Self::Progress)
+    }
+
+    /// The state of the task that it claims, if it is one that content belongs to.
+    #[must_use]
+    pub const fn state(self) -> Option<ForeignState> {
+        match self {
+            Self::Completed | Self::Message => Some(ForeignState::Completed),
+            Self::Failed => Some(ForeignState::Failed),
+            Self::Canceled => Some(ForeignState::Canceled),
+            Self::Rejected => Some(ForeignState::Rejected),
+            Self::InputRequired => Some(ForeignState::InputRequired),
+            Self::AuthRequired => Some(ForeignState::AuthRequired),
+            Self::Progress | Self::Unknown => None,
+        }
     }
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::approval::Approval;
+use crate::bridge::state::Moved;
 use crate::bridge::{Bridge, CancelIntent, ForeignKey, InboxRow, Route};
 use crate::cost::{Account, Budget, CostMove, Scope};
 use crate::envelope::Envelope;
@@ -338,6 +339,8 @@ pub struct ChangeSet {
     pub leases: Vec<AttemptId>,
     /// To be started once it is durable.
     pub effects: Vec<Effect>,
+    /// What happened to bridges, in order: counted once it is durable.
+    pub moves: Vec<Moved>,
 }
 
 impl ChangeSet {
@@ -355,6 +358,7 @@ impl ChangeSet {
             events: Vec::new(),
             leases: Vec::new(),
             effects: Vec::new(),
+            moves: Vec::new(),
         }
     }
 

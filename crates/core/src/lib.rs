@@ -9,6 +9,7 @@ pub mod change;
 pub mod cost;
 pub mod endpoint;
 pub mod envelope;
+pub mod faults;
 pub mod gate;
 pub mod id;
 pub mod key;

@@ -8,12 +8,13 @@
 use std::sync::Arc;
 
 use crate::bridge::ForeignKey;
-use crate::change::{ChangeSet, DueKind, Effect, Receipt, Refused, Snapshot};
+use crate::change::{ChangeSet, DueKind, Effect, Receipt, Refused, Row, Snapshot, Write};
 use crate::cost::Account;
 use crate::endpoint::Endpoint;
+use crate::faults::Fault;
 use crate::gate::exeat::{AttemptLease, Parcel, PushTarget};
 use crate::gate::verdict::Governor;
-use crate::id::{AgentKey, CallbackId, EnvelopeId, HopId, Ids, OrgName, TaskId};
+use crate::id::{AgentKey, CallbackId, ChangeId, EnvelopeId, HopId, Ids, OrgName, TaskId};
 use crate::ports::{Bus, Clock, DueRow, Entropy, Find, Store, Unreadable};
 use crate::registry::Registry;
 use crate::task::desk::{Context, Hindsight, Refusal, Schemas};
@@ -228,8 +229,14 @@ impl Ports {
         let (org, id) = (set.org.clone(), set.id);
         let effects = std::mem::take(&mut set.effects);
         let leased_at = self.clock.monotonic();
+        let second = Fault::DualWrite.is_back().then(|| self.split(&mut set));
         match self.store.commit(set).await {
-            Ok(receipt) => Ok(Committed::Durable(acts(&org, effects, Some(receipt), leased_at))),
+            Ok(receipt) => {
+                if let Some(second) = second {
+                    self.store.commit(second).await?;
+                }
+                Ok(Committed::Durable(acts(&org, effects, Some(receipt), leased_at)))
+            }
             Err(Refused::Conflict(_) | Refused::Duplicate("edge")) => Ok(Committed::Moved),
             Err(Refused::OverBudget(account)) => Ok(Committed::Learned(Lesson::OverBudget(account))),
             Err(Refused::Taken(key)) => Ok(Committed::Learned(Lesson::Taken(key))),
@@ -244,6 +251,17 @@ impl Ports {
             }
             Err(e) => Err(e.into()),
         }
+    }
+}
+
+impl Ports {
+    /// [`Fault::DualWrite`]: the envelopes of a set, to be written by a commit of their own.
+    fn split(&self, set: &mut ChangeSet) -> ChangeSet {
+        let mut ids = Ids::new(set.at, self.entropy.seed());
+        let mut second = ChangeSet::new(ChangeId::draw(&mut ids), set.org.clone(), set.at);
+        let is_envelope = |w: &mut Write| matches!(w.row, Row::Envelope(_));
+        second.writes = set.writes.extract_if(.., is_envelope).collect();
+        second
     }
 }
 

@@ -17,10 +17,12 @@ use exeat_core::change::{
 use exeat_core::cost::{Account, Balance};
 use exeat_core::endpoint::Endpoint;
 use exeat_core::gate::exeat::Claim;
-use exeat_core::id::{CallbackId, ChangeId, EnvelopeId, KeyId, OrgName, PayloadId, TaskId, WorkflowName};
+use exeat_core::id::{
+    CallbackId, ChangeId, EnvelopeId, HopId, KeyId, OrgName, PayloadId, TaskId, WorkflowName,
+};
 use exeat_core::ledger::chain::Head;
 use exeat_core::ledger::data::ApprovalStatus;
-use exeat_core::payload::Sealed;
+use exeat_core::payload::{Sealed, Sha256Digest};
 use exeat_core::ports::{
     Archive, Clock, CostBy, CostLine, DueRow, Find, Page, Store, StoredEvent, StoredRecord, TaskFilter,
     Unreadable,
@@ -96,6 +98,12 @@ impl Memory {
     /// Shows every row of an org with its version, in the order of their keys, without copying any.
     pub fn each_row(&self, org: &OrgName, mut see: impl FnMut(u64, &Row)) {
         self.read(org, |o| o.rows.values().for_each(|h| see(h.version, &h.row)));
+    }
+
+    /// Is a pushed event of this hop stored?
+    #[must_use]
+    pub fn has_event(&self, org: &OrgName, hop: HopId, digest: Sha256Digest) -> bool {
+        self.read(org, |o| o.has_event(hop, digest))
     }
 
     /// Every balance of an org.

@@ -4,7 +4,7 @@
 //! a test can hold that against what Exeat believes. A calm world does its work and tells the truth.
 #![expect(clippy::expect_used, reason = "a harness: what can't be stops the run")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -81,9 +81,22 @@ struct Inner {
     interfaces: BTreeMap<AgentKey, u64>,
     events: u64,
     /// Until when a look of each hop may be answered.
+    /// Doors whose attempt hasn't been answered yet.
+    sending: BTreeSet<CallbackId>,
     looking: BTreeMap<HopId, Monotonic>,
     doubled: Vec<HopId>,
 }
+
+/// All states that an agent can show.
+const STATES: [ForeignState; 7] = [
+    ForeignState::Working,
+    ForeignState::InputRequired,
+    ForeignState::AuthRequired,
+    ForeignState::Completed,
+    ForeignState::Failed,
+    ForeignState::Canceled,
+    ForeignState::Rejected,
+];
 
 /// The world of one run.
 #[derive(Clone)]
@@ -195,7 +208,11 @@ impl World {
                 self.tally.one("pushes naming another task");
             }
             inner.events += 1;
-            let named = if other { "another".to_owned() } else { w.id.clone() };
+            let named = match inner.works.keys().next() {
+                Some(first) if other && *first != w.id => first.clone(),
+                _ if other => "another".to_owned(),
+                _ => w.id.clone(),
+            };
             let pushed = Pushed {
                 claim,
                 foreign_task: (!self.odds(100)).then_some(named),
@@ -203,13 +220,23 @@ impl World {
                 body: (claim != PushClaim::Progress).then(|| w.output.clone()),
                 digest: Sha256Digest::of(format!("{} {}", w.id, inner.events).as_bytes()),
             };
+            if inner.sending.contains(&callback) {
+                self.tally.one("pushes before the answer");
+            }
+            let door = match inner.works.values().filter_map(|o| o.callback.as_ref()).next_back() {
+                Some(other) if self.odds(30) && *other != callback => {
+                    self.tally.one("pushes at another hop's door");
+                    other.clone()
+                }
+                _ => callback.clone(),
+            };
             let copies = if self.odds(200) { self.chance.below(3) + 2 } else { 1 };
             for _ in 0..copies {
                 let late =
                     self.chance.span(if self.odds(200) { Span::of_secs(90) } else { Span::of_secs(1) });
                 let mail = OnTheWay {
                     at: at + late,
-                    callback: callback.clone(),
+                    callback: door.clone(),
                     pushed: pushed.clone(),
                     again: self.chance.permille(700),
                 };
@@ -238,6 +265,10 @@ impl World {
             return vec![(Span::of_secs(1), F::Completed)];
         }
         let soon = |most| self.chance.span(Span::of_secs(most));
+        if self.chance.permille(40) {
+            let over = [F::Completed, F::Failed, F::Canceled, F::Rejected, F::InputRequired, F::AuthRequired];
+            return vec![(Span::ZERO, self.chance.pick(&over)), (soon(30), F::Completed)];
+        }
         let mut plan = Vec::new();
         for _ in 0..self.chance.below(4) {
             plan.push((
@@ -335,12 +366,16 @@ impl World {
                         self.tally.one("looks not found");
                         LookOutcome::NotFound
                     }
+                    Some(w) if self.odds(if w.state == ForeignState::InputRequired { 60 } else { 12 }) => {
+                        w.unseen = u64::MAX;
+                        self.tally.one("tasks forgotten");
+                        LookOutcome::NotFound
+                    }
                     Some(w) => {
                         let mut shown = self.shown(w);
                         if self.odds(40) {
                             self.tally.one("looks that flip");
-                            shown.state =
-                                self.chance.pick(&[ForeignState::Working, ForeignState::InputRequired]);
+                            shown.state = self.chance.pick(&STATES);
                         }
                         LookOutcome::Task(shown)
                     }
@@ -445,6 +480,7 @@ impl Transport for World {
         let made = {
             let mut inner = self.inner();
             self.live(&mut inner);
+            inner.sending.insert(p.attempt.callback.clone());
             let made = self.receive(&mut inner, &exeat);
             self.live(&mut inner);
             made
@@ -453,8 +489,9 @@ impl Transport for World {
             Ok(id) => id,
             Err(outcome) => return report(*outcome),
         };
-        if self.odds(80) {
+        if self.odds(110) {
             self.tally.one("ambiguous, made");
+            self.dawdle(Span::of_millis(200), Span::of_secs(12), 400).await;
             return report(SendOutcome::Ambiguous);
         }
         if p.foreign.is_none() && self.odds(60) {
@@ -467,7 +504,12 @@ impl Transport for World {
             self.live(&mut inner);
             self.shown(inner.works.get(&id).expect("just made"))
         };
-        self.dawdle(Span::of_millis(200), Span::of_secs(12), 80).await;
+        self.dawdle(Span::of_millis(200), Span::of_secs(16), 80).await;
+        {
+            let mut inner = self.inner();
+            self.live(&mut inner);
+            inner.sending.remove(&p.attempt.callback);
+        }
         if self.clock.monotonic() > exeat.not_after() {
             self.tally.one("ambiguous, too slow");
             return report(SendOutcome::Ambiguous);

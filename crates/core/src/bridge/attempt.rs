@@ -4,9 +4,10 @@
 
 use crate::bridge::outcome::is_an_id;
 use crate::bridge::schedule::{backoff, jittered};
-use crate::bridge::state::Event;
+use crate::bridge::state::{Event, Shown};
 use crate::bridge::{Attempt, Bridge, BridgeState, LeasedAttempt};
 use crate::change::DeadKind;
+use crate::faults::Fault;
 use crate::gate::exeat::{Bound, ForeignIds};
 use crate::id::HopId;
 use crate::ledger::data::{AttemptData, AttemptOutcome};
@@ -33,6 +34,7 @@ impl Desk<'_> {
         // An answer that comes after its lease was written off is an answer all the same; nothing else is news then.
         let answer = matches!(report.outcome, SendOutcome::Task(_) | SendOutcome::Message(_));
         if !fenced || (recorded && !answer) {
+            self.takes_late(id, n, &report.outcome)?;
             return self.late_answer(id, report);
         }
         let bridge = self.bridge_mut(id)?;
@@ -59,8 +61,8 @@ impl Desk<'_> {
                 self.cannot_send(id, ReasonCode::AttemptsExhausted, &report.detail)
             }
             SendOutcome::OtherInterface(found) => {
+                self.takes(id, Event::Retry { n })?;
                 let bridge = self.bridge_mut(id)?;
-                bridge.state = bridge.state.on(Event::Retry { n })?;
                 bridge.bound = Bound::Interface(found.clone());
                 let hop = self.hop(id)?.clone();
                 self.judge_again(id, &hop)
@@ -125,6 +127,21 @@ impl Desk<'_> {
         let detail = report.detail.clone();
         self.bridge_mut(id)?.attempts.push(Attempt { n, turn, at: now, outcome, detail });
         Ok(())
+    }
+
+    /// An older attempt's words, or words after the end: the table says that they change nothing.
+    fn takes_late(&mut self, id: HopId, n: u32, outcome: &SendOutcome) -> Result<(), Refusal> {
+        let event = match outcome {
+            SendOutcome::Task(t) => Event::Shown(Shown::from(t.state)),
+            SendOutcome::Message(_) => Event::Shown(Shown::Completed),
+            SendOutcome::Ambiguous => Event::Lost { n, at: self.now() },
+            _ => Event::Retry { n },
+        };
+        // What an older attempt shows isn't about the one that is out, or waits, now.
+        if matches!(event, Event::Shown(_)) && !self.bridge(id)?.state.is_terminal() {
+            return Ok(());
+        }
+        self.takes(id, event)
     }
 
     /// Words of an attempt that doesn't hold the fence any more. A foreign task that nobody waits for, because the
@@ -199,7 +216,7 @@ impl Desk<'_> {
             };
             return self.cannot_send(id, ReasonCode::AttemptsExhausted, &detail);
         }
-        bridge.state = bridge.state.on(Event::Retry { n })?;
+        self.takes(id, Event::Retry { n })?;
         let pause = if asked == Some(Span::ZERO) {
             Span::ZERO
         } else {
@@ -227,9 +244,8 @@ impl Desk<'_> {
     pub(crate) fn lost_attempt(&mut self, id: HopId, n: u32) -> Result<(), Refusal> {
         let now = self.now();
         let bounds = self.ctx.registry.bounds.clone();
-        let bridge = self.bridge_mut(id)?;
-        bridge.state = bridge.state.on(Event::Lost { n, at: now })?;
-        let bridge = bridge.clone();
+        self.takes(id, Event::Lost { n, at: now })?;
+        let bridge = self.bridge(id)?.clone();
         let due = self.unknown_due(&bridge, &bounds);
         self.bridge_mut(id)?.due_at = Some(due);
         Ok(())
@@ -252,8 +268,11 @@ impl Desk<'_> {
 
     /// The lease of an attempt is over and nobody said how it came out.
     pub(crate) fn lease_over(&mut self, id: HopId, n: u32) -> Result<(), Refusal> {
-        let report =
-            SendReport::bare(SendOutcome::Ambiguous, "the lease was over before an answer was recorded");
+        let outcome = match Fault::BlindResend.is_back() {
+            true => SendOutcome::NotSent(ReasonCode::AttemptsExhausted),
+            false => SendOutcome::Ambiguous,
+        };
+        let report = SendReport::bare(outcome, "the lease was over before an answer was recorded");
         self.attempt_over(id, n, &report)
     }
 }

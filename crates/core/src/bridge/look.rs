@@ -4,7 +4,7 @@
 //! credential at the registered origin, shows the same, or where the entry's posture says that bodies count.
 
 use crate::bridge::schedule::{LAST_LOOK, LOOK_LEASE, LOST_SPAN, RECHECKS, next_look};
-use crate::bridge::state::Event;
+use crate::bridge::state::{Event, Shown};
 use crate::bridge::{Bridge, BridgeState, InboxRow, LookLease, PushClaim};
 use crate::change::DeadKind;
 use crate::gate::exeat::{Address, LookFor};
@@ -139,8 +139,7 @@ impl Desk<'_> {
         if agent.is_some_and(|a| a.terms.dedup == Dedup::MessageId) {
             let tries = bridge.attempts.iter().filter(|a| a.turn == bridge.turn).count();
             if tries < self.ctx.registry.bounds.send_attempts as usize {
-                let b = self.bridge_mut(id)?;
-                b.state = b.state.on(Event::Resend)?;
+                self.takes(id, Event::Resend)?;
                 let hop = self.hop(id)?.clone();
                 self.judge_again(id, &hop)?;
                 return Ok(Wanted::Moved);
@@ -187,10 +186,11 @@ impl Desk<'_> {
 
     fn saw(&mut self, id: HopId, outcome: &LookOutcome) -> Result<(), Refusal> {
         let now = self.now();
-        let bridge = self.bridge_mut(id)?;
-        if bridge.state.is_terminal() {
-            return Ok(());
+        if self.bridge(id)?.state.is_terminal() {
+            let LookOutcome::Task(task) = outcome else { return Ok(()) };
+            return self.takes(id, Event::Shown(Shown::from(task.state)));
         }
+        let bridge = self.bridge_mut(id)?;
         bridge.quiet_looks += 1;
         let state = bridge.state;
         match outcome {
@@ -273,7 +273,7 @@ impl Desk<'_> {
             b.row.push.arrived = true;
         }
         if bridge.state.is_terminal() {
-            self.late_pushes(id, &rows);
+            self.late_pushes(id, &rows)?;
             return Ok(Wanted::Moved);
         }
         let asking: Vec<&InboxRow> = rows.iter().filter(|r| r.claim.asks_for_a_look()).collect();
@@ -324,15 +324,7 @@ impl Desk<'_> {
     }
 
     fn claimed_task(&self, bridge: &Bridge, row: &InboxRow) -> Result<Option<ForeignTask>, Refusal> {
-        let state = match row.claim {
-            PushClaim::Completed | PushClaim::Message => ForeignState::Completed,
-            PushClaim::Failed => ForeignState::Failed,
-            PushClaim::Canceled => ForeignState::Canceled,
-            PushClaim::Rejected => ForeignState::Rejected,
-            PushClaim::InputRequired => ForeignState::InputRequired,
-            PushClaim::AuthRequired => ForeignState::AuthRequired,
-            PushClaim::Progress | PushClaim::Unknown => return Ok(None),
-        };
+        let Some(state) = row.claim.state() else { return Ok(None) };
         let Some(sealed) = row.body.and_then(|b| self.sealed_by_id(b)) else { return Ok(None) };
         let output =
             Payload::from_bytes(&sealed.bytes).map_err(|e| Refusal::Wrong(format!("a pushed body: {e}")))?;
@@ -413,11 +405,15 @@ impl Desk<'_> {
     }
 
     /// What comes after the end is recorded and changes nothing.
-    fn late_pushes(&mut self, id: HopId, rows: &[InboxRow]) {
+    fn late_pushes(&mut self, id: HopId, rows: &[InboxRow]) -> Result<(), Refusal> {
         for row in rows.iter().filter(|r| r.claim.asks_for_a_look()) {
             let digest = row.body.and_then(|b| self.sealed_by_id(b)).map(SaltedDigest::from);
             self.record_note(id, "push", "after_the_end", digest);
+            if let Some(state) = row.claim.state() {
+                self.takes(id, Event::Shown(Shown::from(state)))?;
+            }
         }
         self.mark_read(id);
+        Ok(())
     }
 }

@@ -69,9 +69,8 @@ impl Desk<'_> {
 
     /// What the agent shows of its task, by an answer, a look or a body that counts.
     pub(crate) fn agent_shows(&mut self, id: HopId, task: &ForeignTask) -> Result<(), Refusal> {
-        let before = self.bridge(id)?.state;
-        if before.is_terminal() {
-            return Ok(());
+        if self.bridge(id)?.state.is_terminal() {
+            return self.takes(id, Event::Shown(Shown::from(task.state)));
         }
         match task.state {
             ForeignState::Working => self.at_work(id),
@@ -86,9 +85,9 @@ impl Desk<'_> {
 
     fn at_work(&mut self, id: HopId) -> Result<(), Refusal> {
         let now = self.now();
+        let moved = self.bridge(id)?.state != BridgeState::Working;
+        self.takes(id, Event::Shown(Shown::Working))?;
         let bridge = self.bridge_mut(id)?;
-        let moved = bridge.state != BridgeState::Working;
-        bridge.state = bridge.state.on(Event::Shown(Shown::Working))?;
         bridge.lost = 0;
         bridge.lost_since = None;
         if moved {
@@ -107,12 +106,12 @@ impl Desk<'_> {
     fn interrupted(&mut self, id: HopId, task: &ForeignTask, wants: Wants) -> Result<(), Refusal> {
         let now = self.now();
         let shown = if wants == Wants::Input { Shown::InputRequired } else { Shown::AuthRequired };
-        let bridge = self.bridge_mut(id)?;
         let again = matches!(
-            (bridge.state, wants),
+            (self.bridge(id)?.state, wants),
             (BridgeState::InputRequired, Wants::Input) | (BridgeState::AuthRequired, Wants::Auth)
         );
-        bridge.state = bridge.state.on(Event::Shown(shown))?;
+        self.takes(id, Event::Shown(shown))?;
+        let bridge = self.bridge_mut(id)?;
         bridge.lost = 0;
         bridge.lost_since = None;
         if !again {
@@ -195,8 +194,8 @@ impl Desk<'_> {
     ) -> Result<(), Refusal> {
         let now = self.now();
         let end = End::badly(ending, code, detail);
+        self.takes(id, Event::Cancel)?;
         let bridge = self.bridge_mut(id)?;
-        bridge.state = bridge.state.on(Event::Cancel)?;
         bridge.reason.clone_from(&end.reason);
         bridge.ending = Some(ending);
         bridge.ended_at = Some(now);
@@ -338,8 +337,8 @@ impl Desk<'_> {
         ending: Ending,
     ) -> Result<(), Refusal> {
         let now = self.now();
+        self.takes(id, Event::Shown(shown))?;
         let bridge = self.bridge_mut(id)?;
-        bridge.state = bridge.state.on(Event::Shown(shown))?;
         bridge.reason = reason;
         bridge.ending = Some(ending);
         bridge.ended_at = Some(now);

@@ -174,8 +174,7 @@ impl Desk<'_> {
     /// What follows from a verdict about a turn that was not sent yet.
     fn follow(&mut self, id: HopId, agent: &Arc<AgentEntry>, weighed: &Weighed) -> Result<(), Refusal> {
         let hop = self.hop(id)?.clone();
-        let bridge = self.bridge_mut(id)?;
-        bridge.verdict = weighed.verdict.clone();
+        self.bridge_mut(id)?.verdict = weighed.verdict.clone();
         match weighed.verdict.decision {
             Decision::Deny => {
                 let why = match code_of(weighed) {
@@ -185,7 +184,8 @@ impl Desk<'_> {
                 self.deny_turn(id, code_of(weighed), &why)
             }
             Decision::RequireApproval => {
-                bridge.state = bridge.state.on(Event::NeedsApproval)?;
+                self.takes(id, Event::NeedsApproval)?;
+                let bridge = self.bridge(id)?;
                 let (brought, bound, foreign, old) =
                     (bridge.payload.clone(), bridge.bound.clone(), bridge.foreign.clone(), bridge.approval);
                 let price = agent.terms.price.estimate_microusd;
@@ -223,11 +223,10 @@ impl Desk<'_> {
             return self.lease_attempt(id, agent);
         }
         let due = self.now() + HELD_BACK;
-        let bridge = self.bridge_mut(id)?;
-        if bridge.state != BridgeState::Ready {
-            bridge.state = bridge.state.on(Event::Approved)?;
+        if self.bridge(id)?.state != BridgeState::Ready {
+            self.takes(id, Event::Approved)?;
         }
-        bridge.due_at = Some(due);
+        self.bridge_mut(id)?.due_at = Some(due);
         Ok(())
     }
 
@@ -248,7 +247,9 @@ impl Desk<'_> {
         let leased =
             LeasedAttempt { turn: bridge.turn, message_id: bridge.message_id, payload: bridge.payload.id };
         bridge.leases.push(leased);
-        bridge.state = bridge.state.on(Event::Leased { n: bridge.begun, until })?;
+        let n = bridge.begun;
+        self.takes(id, Event::Leased { n, until })?;
+        let bridge = self.bridge_mut(id)?;
         let deadline = bridge.deadline.unwrap_or(now + bridge.deadline_after);
         let deadline = task_deadline.map_or(deadline, |d| d.min(deadline));
         bridge.deadline = Some(deadline);
@@ -375,8 +376,8 @@ impl Desk<'_> {
     /// The answer to a question: a new turn of the same foreign task.
     pub(crate) fn next_turn(&mut self, id: HopId, held: Held) -> Result<(), Refusal> {
         let message_id = MessageId::draw(&mut self.ids);
+        self.takes(id, Event::NextTurn)?;
         let bridge = self.bridge_mut(id)?;
-        bridge.state = bridge.state.on(Event::NextTurn)?;
         bridge.turn += 1;
         bridge.payload = held;
         bridge.message_id = message_id;

@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::faults::Fault;
 use crate::time::Timestamp;
+use crate::transport::ForeignState;
 
 /// Where a foreign hop stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -109,6 +111,57 @@ pub enum Shown {
     Canceled,
 }
 
+impl From<ForeignState> for Shown {
+    fn from(state: ForeignState) -> Self {
+        match state {
+            ForeignState::Working => Self::Working,
+            ForeignState::InputRequired => Self::InputRequired,
+            ForeignState::AuthRequired => Self::AuthRequired,
+            ForeignState::Completed => Self::Completed,
+            ForeignState::Failed => Self::Failed,
+            ForeignState::Canceled => Self::Canceled,
+            ForeignState::Rejected => Self::Rejected,
+        }
+    }
+}
+
+impl Event {
+    /// The word for it, as counted.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Approved => "approved",
+            Self::Refused => "refused",
+            Self::NeedsApproval => "needs_approval",
+            Self::Leased { .. } => "leased",
+            Self::Retry { .. } => "retry",
+            Self::Lost { .. } => "lost",
+            Self::Resend => "resend",
+            Self::Shown(Shown::Working) => "shown_working",
+            Self::Shown(Shown::InputRequired) => "shown_input_required",
+            Self::Shown(Shown::AuthRequired) => "shown_auth_required",
+            Self::Shown(Shown::Completed) => "shown_completed",
+            Self::Shown(Shown::Failed) => "shown_failed",
+            Self::Shown(Shown::Rejected) => "shown_rejected",
+            Self::Shown(Shown::Canceled) => "shown_canceled",
+            Self::NextTurn => "next_turn",
+            Self::AnswerLost => "answer_lost",
+            Self::Cancel => "cancel",
+            Self::Deadline => "deadline",
+            Self::GiveUp => "give_up",
+        }
+    }
+}
+
+/// One move of one bridge, as a decision made it: for counting, never stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// Where it stood.
+    pub from: BridgeState,
+    /// What came.
+    pub event: Event,
+}
+
 /// The event has no meaning in that state: a fault of ours, refused instead of guessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a bridge in {state} can't take {event:?}")]
@@ -169,6 +222,7 @@ impl BridgeState {
     pub fn on(self, event: Event) -> Result<Self, Illegal> {
         use {BridgeState as S, Event as E};
         Ok(match (self, event) {
+            (S::TimedOut, E::Shown(Shown::Completed)) if Fault::LateResultDelivered.is_back() => S::Completed,
             (s, _) if s.is_terminal() => s,
             (_, E::Cancel) => S::CanceledByUs,
             (_, E::Deadline) => S::TimedOut,
@@ -184,7 +238,12 @@ impl BridgeState {
             // An older attempt's words: its fence is gone.
             (s @ S::Sending { .. }, E::Retry { .. } | E::Lost { .. }) => s,
             (
-                s @ (S::SendUnknown { .. } | S::Working | S::InputRequired | S::AuthRequired),
+                s @ (S::AwaitingApproval
+                | S::Ready
+                | S::SendUnknown { .. }
+                | S::Working
+                | S::InputRequired
+                | S::AuthRequired),
                 E::Retry { .. } | E::Lost { .. },
             ) => s,
 

@@ -46,8 +46,8 @@ impl Desk<'_> {
         let hop = self.hop(id)?.clone();
         self.record_outcome(&hop, Dir::A2aEgress, &end, None, effects);
         let look = now + self.ctx.registry.bounds.poll_first;
+        self.takes(id, Event::AnswerLost)?;
         let bridge = self.bridge_mut(id)?;
-        bridge.state = bridge.state.on(Event::AnswerLost)?;
         bridge.reason = end.reason;
         bridge.due_at = Some(look);
         let (approval, question) = (bridge.approval.take(), bridge.question.clone());
@@ -74,8 +74,9 @@ impl Desk<'_> {
         }
         // A lease of this very change set is taken back: its attempt never leaves.
         let before = if self.take_lease_back(id)? { BridgeState::Ready } else { self.bridge(id)?.state };
+        self.bridge_mut(id)?.state = before;
+        self.takes(id, event)?;
         let bridge = self.bridge_mut(id)?;
-        bridge.state = before.on(event)?;
         bridge.reason.clone_from(&end.reason);
         bridge.ending = Some(end.ending);
         bridge.ended_at = Some(now);

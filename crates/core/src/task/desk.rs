@@ -10,6 +10,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::approval::{Approval, NotDecided};
+use crate::bridge::state::{Event, Moved};
 use crate::bridge::{Bridge, CancelIntent, ForeignKey, Illegal, InboxRow};
 use crate::change::{ChangeSet, Effect, Expect, Key, Row, Snapshot, TaskEvent, Write};
 use crate::cost::Account;
@@ -281,6 +282,15 @@ impl<'a> Desk<'a> {
     /// One of the bridges, to be moved.
     pub(crate) fn bridge_mut(&mut self, hop: HopId) -> Result<&mut Bridge, Refusal> {
         self.bridges.get_mut(&hop).map(|t| &mut t.row).ok_or(Refusal::NotFound("bridge"))
+    }
+
+    /// Something happens to a bridge: it stands where the table says.
+    pub(crate) fn takes(&mut self, hop: HopId, event: Event) -> Result<(), Refusal> {
+        let bridge = self.bridge_mut(hop)?;
+        let from = bridge.state;
+        bridge.state = from.on(event)?;
+        self.set.moves.push(Moved { from, event });
+        Ok(())
     }
 
     /// The envelope that a lease holds, or held.

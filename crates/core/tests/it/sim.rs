@@ -2,16 +2,26 @@
 //! `EXEAT_SIM_SEED=n cargo test -p exeat-core --test it sim`.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use exeat_core::bridge::BridgeState as S;
+use exeat_core::bridge::state::{Event as E, Shown};
 use exeat_core::task::{Ending, TaskStatus};
-use exeat_testkit::sim::run::{Kind, run};
+use exeat_core::time::Timestamp;
+use exeat_testkit::sim::faulty::Cells;
+use exeat_testkit::sim::run::{Kind, Report, run};
 
-const SEEDS: u64 = 2_000;
+/// Seeds of a run that names no other number: enough to notice, quick enough for a debug build.
+const SEEDS: u64 = 300;
+/// From this many seeds on, what hardly ever happened fails the run: its silence proves nothing.
+const MANY: u64 = 20_000;
+/// How often each cell and each fault must have been hit by then.
+const ENOUGH: u64 = 100;
 
-/// What must have happened over a run of all seeds, or its silence proves nothing.
-const FAULTS: [&str; 38] = [
+/// Faults that must have happened.
+const FAULTS: [&str; 42] = [
     "ambiguous, made",
     "ambiguous, nothing made",
     "ambiguous, too slow",
@@ -41,14 +51,18 @@ const FAULTS: [&str; 38] = [
     "looks without an answer",
     "other interface",
     "over budget",
+    "pushes at another hop's door",
+    "pushes before the answer",
     "pushes doubled",
     "pushes lost",
     "pushes lying",
+    "pushes naming another task",
     "pushes turned away",
     "refused for good",
     "refused, later",
     "replies",
     "task ids given twice",
+    "tasks forgotten",
     "tasks timed_out",
 ];
 
@@ -69,41 +83,170 @@ fn sim_every_promise_holds_whatever_fails_and_whenever() {
         return;
     }
     let seeds = std::env::var("EXEAT_SIM_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(SEEDS);
-    let (next, longest) = (AtomicU64::new(0), AtomicU64::new(0));
-    let total: Mutex<BTreeMap<String, u64>> = Mutex::default();
-    let failed: Mutex<Vec<(u64, String)>> = Mutex::default();
-    std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds || failed.lock().unwrap().len() >= 10 {
-                        break;
+    let seen = Seen::of(seeds);
+    println!("{}", seen.told());
+    assert!(seen.failed.is_empty(), "EXEAT_SIM_SEED=… replays: {:#?}", seen.failed);
+    if seeds >= MANY {
+        assert!(seen.total("tasks") >= 3 * seeds, "too little is going on");
+        assert!(seen.total("commits") >= 60 * seeds, "too little is going on");
+        assert_eq!(seen.rare(), Vec::<String>::new(), "what hardly ever happens proves nothing");
+    }
+}
+
+/// What came of many seeds.
+#[derive(Default)]
+struct Seen {
+    seeds: u64,
+    longest: (u64, u64),
+    totals: BTreeMap<String, u64>,
+    cells: Cells,
+    failed: Vec<(u64, String)>,
+}
+
+impl Seen {
+    fn of(seeds: u64) -> Self {
+        let next = AtomicU64::new(0);
+        let seen = Mutex::new(Self { seeds, ..Self::default() });
+        std::thread::scope(|scope| {
+            for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+                scope.spawn(|| {
+                    loop {
+                        let seed = next.fetch_add(1, Ordering::Relaxed);
+                        if seed >= seeds || seen.lock().unwrap().failed.len() >= 10 {
+                            break;
+                        }
+                        let report = run(seed, Kind::Wild, false);
+                        seen.lock().unwrap().add(seed, report);
                     }
-                    let report = run(seed, Kind::Wild, false);
-                    let steps = report.tally.get("steps").copied().unwrap_or_default();
-                    longest.fetch_max(steps << 20 | seed, Ordering::Relaxed);
-                    let mut total = total.lock().unwrap();
-                    for (what, n) in report.tally {
-                        *total.entry(what.to_owned()).or_default() += n;
-                    }
-                    for status in report.ended {
-                        *total.entry(format!("tasks {}", status.as_str())).or_default() += 1;
-                    }
-                    if let Some(first) = report.broken.first() {
-                        failed.lock().unwrap().push((seed, first.chars().take(700).collect()));
-                    }
-                }
-            });
+                });
+            }
+        });
+        seen.into_inner().unwrap()
+    }
+
+    fn add(&mut self, seed: u64, report: Report) {
+        self.longest = self.longest.max((report.tally.get("steps").copied().unwrap_or_default(), seed));
+        for (what, n) in report.tally {
+            *self.totals.entry(what.to_owned()).or_default() += n;
         }
-    });
-    let total = total.into_inner().unwrap();
-    let longest = longest.into_inner();
-    println!("longest: seed {} with {} steps", longest & 0xf_ffff, longest >> 20);
-    println!("{seeds} seeds: {total:#?}");
-    let failed = failed.into_inner().unwrap();
-    assert!(failed.is_empty(), "EXEAT_SIM_SEED=… replays: {failed:#?}");
-    let never: Vec<_> =
-        FAULTS.iter().filter(|f| total.get(**f).copied().unwrap_or(0) < seeds / 1_000).collect();
-    assert!(never.is_empty(), "a fault that hardly ever happens proves nothing: {never:?}");
+        for status in report.ended {
+            *self.totals.entry(format!("tasks {}", status.as_str())).or_default() += 1;
+        }
+        for (cell, n) in report.cells {
+            *self.cells.entry(cell).or_default() += n;
+        }
+        if let Some(first) = report.broken.first() {
+            self.failed.push((seed, first.chars().take(700).collect()));
+        }
+    }
+
+    fn total(&self, of: &str) -> u64 {
+        self.totals.get(of).copied().unwrap_or_default()
+    }
+
+    /// Cells and faults that were hit too seldom, or that can't be.
+    fn rare(&self) -> Vec<String> {
+        let never = self.reached().filter(|(_, reach, n)| *reach == Reach::Never && *n > 0);
+        let never = never.map(|(cell, _, n)| format!("{cell}: {n}, and it can't be"));
+        let cells =
+            self.reached().filter(|(_, reach, _)| *reach == Reach::Often).map(|(cell, _, n)| (cell, n));
+        let faults = FAULTS.iter().map(|f| ((*f).to_owned(), self.total(f)));
+        let rare = cells.chain(faults).filter(|(_, n)| *n < ENOUGH);
+        never.chain(rare.map(|(what, n)| format!("{what}: {n}"))).collect()
+    }
+
+    fn told(&self) -> String {
+        let mut out = format!(
+            "{} seeds; the longest is {} with {} steps\nwhat happened, and how often:\n",
+            self.seeds, self.longest.1, self.longest.0
+        );
+        for (what, n) in &self.totals {
+            let _ = writeln!(out, "  {n:>9}  {what}");
+        }
+        out.push_str("bridges, state × event:\n");
+        for (cell, _, n) in self.reached().filter(|(_, reach, n)| *reach != Reach::Never || *n > 0) {
+            let _ = writeln!(out, "  {n:>9}  {cell}");
+        }
+        out
+    }
+
+    /// The cells that the table allows, and how often they came about. What has ended is one state here, as it is in
+    /// the table.
+    fn reached(&self) -> impl Iterator<Item = (String, Reach, u64)> {
+        let counted = |state: S, event: E| {
+            let same = |s: &&S| if state.is_terminal() { s.is_terminal() } else { **s == state };
+            let cells = STATES.iter().filter(same).map(|s| (s.as_str(), event.as_str()));
+            cells.filter_map(|c| self.cells.get(&c)).sum()
+        };
+        let rows = STATES.into_iter().filter(|s| !s.is_terminal() || *s == S::Completed);
+        let all = rows.flat_map(|s| EVENTS.into_iter().map(move |e| (s, e)));
+        all.filter(|(s, e)| s.on(*e).is_ok()).map(move |(s, e)| {
+            let state = if s.is_terminal() { "ended" } else { s.as_str() };
+            (format!("{state} × {}", e.as_str()), reach(s, e), counted(s, e))
+        })
+    }
+}
+
+/// One of each state.
+const STATES: [S; 14] = [
+    S::AwaitingApproval,
+    S::Ready,
+    S::Sending { n: 2, until: Timestamp::NEVER },
+    S::SendUnknown { since: Timestamp::EPOCH },
+    S::Working,
+    S::InputRequired,
+    S::AuthRequired,
+    S::Completed,
+    S::Failed,
+    S::Rejected,
+    S::CanceledByPeer,
+    S::CanceledByUs,
+    S::TimedOut,
+    S::Denied,
+];
+
+/// One of each event.
+const EVENTS: [E; 19] = [
+    E::Approved,
+    E::Refused,
+    E::NeedsApproval,
+    E::Leased { n: 2, until: Timestamp::NEVER },
+    E::Retry { n: 2 },
+    E::Lost { n: 2, at: Timestamp::EPOCH },
+    E::Resend,
+    E::Shown(Shown::Working),
+    E::Shown(Shown::InputRequired),
+    E::Shown(Shown::AuthRequired),
+    E::Shown(Shown::Completed),
+    E::Shown(Shown::Failed),
+    E::Shown(Shown::Rejected),
+    E::Shown(Shown::Canceled),
+    E::NextTurn,
+    E::AnswerLost,
+    E::Cancel,
+    E::Deadline,
+    E::GiveUp,
+];
+
+/// Can a cell that the table allows come about?
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// It must, often.
+    Often,
+    /// It may.
+    Seldom,
+    /// It must not.
+    Never,
+}
+
+fn reach(state: S, event: E) -> Reach {
+    match (state, event) {
+        (s, E::Shown(_) | E::Retry { .. } | E::Lost { .. }) if s.is_terminal() => Reach::Often,
+        // Our own decisions aren't made about what has ended.
+        (s, _) if s.is_terminal() => Reach::Never,
+        (S::Sending { .. }, _) => Reach::Often,
+        // An older attempt's words move nothing; they are committed only if that attempt had no record yet.
+        (_, E::Retry { .. } | E::Lost { .. }) => Reach::Seldom,
+        _ => Reach::Often,
+    }
 }

@@ -70,6 +70,10 @@ impl Org {
         self.rows.get(key).map(|h| &h.row)
     }
 
+    pub(super) fn has_event(&self, hop: HopId, digest: Sha256Digest) -> bool {
+        self.pushed.contains(&(hop, digest))
+    }
+
     pub(super) fn ground(&self, touched: &Touched) -> Ground {
         let versions = touched.keys.iter().filter_map(|k| Some((k.clone(), self.rows.get(k)?.version)));
         let balances = touched.accounts.iter().filter_map(|a| Some((a.clone(), *self.balances.get(a)?)));

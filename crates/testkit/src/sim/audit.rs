@@ -15,7 +15,7 @@ use exeat_core::ledger::data::{CostEntry, EdgeData, Judged};
 use exeat_core::ledger::{Data, Dir, EdgeKey, Party, Verifier};
 use exeat_core::payload::Sha256Digest;
 use exeat_core::ports::{Archive as _, Store as _};
-use exeat_core::registry::Registry;
+use exeat_core::registry::{AgentStatus, EgressMode, Registry};
 use exeat_core::task::{HopState, Task};
 use exeat_core::time::{Monotonic, Timestamp};
 
@@ -27,6 +27,7 @@ struct Leased {
     attempt: AttemptId,
     until: Timestamp,
     payload: Sha256Digest,
+    agent: AgentKey,
     version: u32,
     sent: bool,
 }
@@ -79,6 +80,12 @@ impl Audit {
         self.seen().broken.clone()
     }
 
+    /// Is anything broken?
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        !self.seen().broken.is_empty()
+    }
+
     /// Something worth telling when a seed is replayed.
     pub fn trail(&self, what: impl FnOnce() -> String) {
         if self.tell {
@@ -100,10 +107,13 @@ impl Audit {
         let mut wrong = Vec::new();
         s.records(set, &registry, &mut wrong);
         s.money(set, &mut wrong);
-        s.leased(set, &registry, &mut wrong);
         for w in &set.writes {
             s.row(&w.row, &mut wrong);
+            if org_of(&w.row).is_some_and(|o| *o != set.org) {
+                wrong.push(format!("P8: a row of another org in a set of {}: {:?}", set.org, w.row.key()));
+            }
         }
+        s.leased(set, &registry, &mut wrong);
         s.task_money(set, &mut wrong);
         s.foreign(set, &mut wrong);
         let at = self.clock.elapsed();
@@ -129,6 +139,9 @@ impl Audit {
                 }
                 if sent.at > sent.not_after || Monotonic(sent.not_after.0) > clock.monotonic_of(l.until) {
                     wrong.push("P1: sent beyond its lease".to_owned());
+                }
+                if l.agent != sent.agent {
+                    wrong.push("P7: sent to another agent than the hop's".to_owned());
                 }
                 if l.payload != sent.payload || l.version != sent.version {
                     wrong.push("P12: other bytes, or another entry, than were judged".to_owned());
@@ -342,16 +355,43 @@ impl Seen {
                 wrong.push(format!("P1: leased without an allow: {a:?}"));
             }
             self.fits(bridge, registry, wrong);
+            self.may_go(bridge, registry, wrong);
             let leased = Leased {
                 attempt: a.clone(),
                 until,
                 payload: bridge.payload.plain,
+                agent: bridge.agent.clone(),
                 version: bridge.registry_version,
                 sent: false,
             };
             if self.leases.insert((a.hop, a.n), leased).is_some() {
                 wrong.push(format!("P1: leased twice: {a:?}"));
             }
+        }
+    }
+
+    /// P13 and the switches: nothing is leased while it is dark, nothing new while it drains. P7: the workflow, or the
+    /// role that asked, named the agent.
+    fn may_go(&self, b: &Bridge, registry: &Registry, wrong: &mut Vec<String>) {
+        let new = b.begun == 1;
+        let open = match registry.mode() {
+            EgressMode::On => true,
+            EgressMode::Drain => !new,
+            EgressMode::Off | EgressMode::Halt => false,
+        };
+        let signed = registry
+            .agent(&b.agent)
+            .is_some_and(|a| a.status == AgentStatus::Active && !a.halted && !a.signed_by.is_empty());
+        if !open || !signed {
+            wrong.push(format!(
+                "P13: {} is leased while it must not be contacted: {:?}",
+                b.hop,
+                registry.mode()
+            ));
+        }
+        let to = self.tasks.get(&b.task).and_then(|t| t.hop(b.hop)).map(|h| h.to.clone());
+        if to.is_some_and(|to| to != Endpoint::Agent(b.agent.clone())) {
+            wrong.push(format!("P7: a hop to another endpoint went to {}", b.agent));
         }
     }
 
@@ -437,6 +477,20 @@ impl Seen {
             wrong.push(format!("P3: a hop outlives its task: {t:#?}"));
         }
         self.tasks.insert(t.id, t.clone());
+    }
+}
+
+/// Whose row it is, where it says so.
+const fn org_of(row: &Row) -> Option<&OrgName> {
+    match row {
+        Row::Task(t) => Some(&t.org),
+        Row::Bridge(b) => Some(&b.org),
+        Row::Envelope(e) => Some(&e.org),
+        Row::Approval(a) => Some(&a.org),
+        Row::Route(r) => Some(&r.org),
+        Row::Inbox(i) => Some(&i.org),
+        Row::Cancel(c) => Some(&c.org),
+        _ => None,
     }
 }
 

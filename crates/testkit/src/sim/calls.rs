@@ -50,7 +50,7 @@ struct Crowded(Shared);
 
 impl Rooms for Crowded {
     fn has_room(&self, _: &Registry, _: &AgentKey) -> bool {
-        self.0.weather.is_calm() || !self.0.chance.permille(80)
+        self.0.weather.is_calm() || !self.0.chance.permille(150)
     }
 }
 
@@ -100,15 +100,18 @@ impl Replica {
     /// The sweep: claims what is due, sleeps until more is.
     async fn sweep(&self) {
         loop {
+            let due = self.ports.store.next_due().await.ok().flatten();
+            let wait = due.map_or(Span::of_secs(5), |d| d.since(self.shared.clock.now()));
+            if wait > Span::ZERO {
+                self.shared.clock.sleep(wait.clamp(Span::of_millis(20), Span::of_secs(60))).await;
+                continue;
+            }
             for kind in DueKind::ALL {
                 if let Ok(acts) = sweep::claim(&self.ports, kind, 8).await {
                     self.run_all(acts);
                 }
             }
-            let now = self.shared.clock.now();
-            let due = self.ports.store.next_due().await.ok().flatten();
-            let wait = due.map_or(Span::of_secs(5), |d| d.since(now)).min(Span::of_secs(60));
-            self.shared.clock.sleep(wait.max(Span::of_millis(20))).await;
+            self.shared.clock.sleep(Span::of_millis(20)).await;
         }
     }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use exeat_core::bridge::Doorway;
+use exeat_core::bridge::state::Moved;
 use exeat_core::change::{ChangeSet, DueKind, Receipt, Refused, Snapshot};
 use exeat_core::endpoint::Endpoint;
 use exeat_core::id::{CallbackId, ChangeId, EnvelopeId, OrgName};
@@ -19,19 +20,36 @@ use crate::sim::audit::Audit;
 use crate::sim::chance::Chance;
 use crate::sim::clock::VirtualClock;
 
-/// What has happened so far, by name.
+/// What has happened so far, by name; and what happened to bridges, by state and event.
 #[derive(Clone, Default)]
-pub struct Tally(Arc<Mutex<BTreeMap<&'static str, u64>>>);
+pub struct Tally {
+    named: Arc<Mutex<BTreeMap<&'static str, u64>>>,
+    cells: Arc<Mutex<Cells>>,
+}
+
+/// How often an event came in a state.
+pub type Cells = BTreeMap<(&'static str, &'static str), u64>;
 
 impl Tally {
     /// One more.
     pub fn one(&self, what: &'static str) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(what).or_default() += 1;
+        *self.named.lock().unwrap_or_else(PoisonError::into_inner).entry(what).or_default() += 1;
     }
     /// All of them.
     #[must_use]
     pub fn all(&self) -> BTreeMap<&'static str, u64> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.named.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+    fn moved(&self, moves: &[Moved]) {
+        let mut cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
+        for m in moves {
+            *cells.entry((m.from.as_str(), m.event.as_str())).or_default() += 1;
+        }
+    }
+    /// What happened to bridges, of all that became durable.
+    #[must_use]
+    pub fn cells(&self) -> Cells {
+        self.cells.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -137,6 +155,7 @@ impl Store for Faulty {
         match &answer {
             Ok(_) => {
                 s.tally.one("commits");
+                s.tally.moved(&copy.moves);
                 s.audit.durable(&s.memory, &copy).await;
             }
             Err(Refused::Conflict(_)) => s.tally.one("conflicts"),

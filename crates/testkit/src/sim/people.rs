@@ -48,7 +48,8 @@ pub async fn begin(shared: Shared, cluster: Cluster, flow: &'static str, budget:
                 let registry = r.ports.store.registry(org()).await?;
                 let now = r.ports.store.now().await?;
                 let governor = r.ports.governors.of(&registry);
-                let deadline = s.chance.permille(100).then(|| Span::of_secs(100));
+                let deadline =
+                    s.chance.permille(150).then(|| Span::of_secs(s.chance.pick(&[5, 15, 40, 100])));
                 let new = NewTask { deadline, budget_microusd: budget, ..new_task(flow) };
                 let started = r
                     .ports
@@ -85,7 +86,7 @@ pub async fn look_after(shared: Shared, cluster: Cluster) {
             0..=4 if !(quiet && calm) => approve(&shared, &cluster).await,
             5..=7 => answer(&shared, &cluster).await,
             8 if !calm && shared.chance.permille(80) => cancel(&shared, &cluster).await,
-            9 if !calm && shared.chance.permille(150) => setting::change_something(&shared).await,
+            9 if !calm && shared.chance.permille(200) => setting::change_something(&shared).await,
             _ => {}
         }
     }
@@ -195,6 +196,9 @@ pub async fn carry(shared: Shared, cluster: Cluster, world: World) {
                 match confirm::accept(&r.ports, &door, trust, m.pushed.clone()).await {
                     Ok(Accepted::Stored(acts)) => {
                         s.tally.one("pushes");
+                        if !s.memory.has_event(org(), door.route.hop, m.pushed.digest) {
+                            s.audit.broken("an event is acknowledged and not stored");
+                        }
                         r.run_all(acts);
                         Some(())
                     }
@@ -203,6 +207,9 @@ pub async fn carry(shared: Shared, cluster: Cluster, world: World) {
                         None
                     }
                     Ok(Accepted::OtherTask) => {
+                        if door.foreign_task.is_none() {
+                            s.audit.broken("an event is turned away before its task is known");
+                        }
                         s.tally.one("pushes turned away");
                         Some(())
                     }
@@ -224,5 +231,5 @@ pub async fn carry(shared: Shared, cluster: Cluster, world: World) {
 pub fn some_tasks(shared: &Shared) -> Vec<(&'static str, Option<u64>)> {
     let flows = setting::flow_names();
     let c = &shared.chance;
-    (0..=c.below(4)).map(|_| (c.pick(&flows), c.permille(150).then(|| c.below(60)))).collect()
+    (0..2 + c.below(4)).map(|_| (c.pick(&flows), c.permille(150).then(|| c.below(60)))).collect()
 }

@@ -16,7 +16,7 @@ use crate::sim::calls::Cluster;
 use crate::sim::chance::Chance;
 use crate::sim::clock::VirtualClock;
 use crate::sim::executor::{Executor, Owner};
-use crate::sim::faulty::{Shared, Tally, Weather};
+use crate::sim::faulty::{Cells, Shared, Tally, Weather};
 use crate::sim::setting::{self, defaults, org};
 use crate::sim::{people, workers};
 use crate::world::World;
@@ -31,6 +31,8 @@ pub struct Report {
     pub broken: Vec<String>,
     /// What happened, by name.
     pub tally: BTreeMap<&'static str, u64>,
+    /// What happened to bridges, by state and event.
+    pub cells: Cells,
     /// What was committed, if it was to be told.
     pub trail: Vec<String>,
     /// How the tasks ended.
@@ -70,7 +72,7 @@ pub fn run(seed: u64, kind: Kind, tell: bool) -> Report {
         let moved = stage.executor.step(&stage.shared.chance);
         stage.world.take_sent().iter().for_each(|s| stage.shared.audit.left(s));
         stage.bury_and_revive();
-        if !stage.shared.audit.failures().is_empty() || steps > TOO_MANY {
+        if stage.shared.audit.has_failed() || steps > TOO_MANY {
             break;
         }
         if !moved {
@@ -123,6 +125,10 @@ fn set(seed: u64, kind: Kind, tell: bool) -> Stage {
     }
     spawner.spawn(Owner::World, people::look_after(shared.clone(), cluster.clone()));
     spawner.spawn(Owner::World, people::carry(shared.clone(), cluster.clone(), world.clone()));
+    if kind == Kind::Wild && shared.chance.permille(40) {
+        let s = shared.clone();
+        spawner.spawn(Owner::World, async move { setting::drop_a_skill_while_halted(&s).await });
+    }
     let tasks = if kind == Kind::Plain { vec![("line", None)] } else { people::some_tasks(&shared) };
     for (flow, budget) in tasks {
         let (s, c) = (shared.clone(), cluster.clone());
@@ -189,7 +195,14 @@ impl Stage {
         tally.insert("approvals", count(|r| matches!(r, Row::Approval(_))));
         tally.insert("dead letters", count(|r| matches!(r, Row::DeadLetter(_))));
         let ended = audit.of_tasks(|t| vec![t.status]);
-        Report { broken, tally, trail: audit.told(), ended, edges: audit.edges() }
+        Report {
+            broken,
+            tally,
+            cells: self.shared.tally.cells(),
+            trail: audit.told(),
+            ended,
+            edges: audit.edges(),
+        }
     }
 }
 

@@ -40,7 +40,7 @@ where
 }
 
 /// The workflows, by name.
-const FLOWS: [(&str, &str); 7] = [
+const FLOWS: [(&str, &str); 8] = [
     (
         "line",
         r#"{"name":"line","steps":{
@@ -52,7 +52,7 @@ const FLOWS: [(&str, &str); 7] = [
     (
         "wide",
         r#"{"name":"wide","steps":{
-            "one":{"to":"agent:alpha","input":"${{ input }}","retry":{"attempts":2,"backoff":"1s"}},
+            "one":{"to":"agent:alpha","skill":"paint","input":"${{ input }}","retry":{"attempts":2,"backoff":"1s"}},
             "two":{"to":"agent:beta","input":"${{ input }}","on_input_required":"fail"},
             "three":{"to":"role:writer","input":"${{ input }}"},
             "join":{"to":"role:publisher","needs":["one","two","three"],"input":{"data":{"a":"${{ steps.one.status }}","b":"${{ steps.two.output.data }}"}}}}}"#,
@@ -72,6 +72,11 @@ const FLOWS: [(&str, &str); 7] = [
             "out":{"to":"agent:alpha","needs":["list","none"],"for_each":{"in":"${{ ['a', 'b'] }}","max":2},
                 "input":{"text":"${{ item }}","data":"${{ steps.list.output.data }}"},"retry":{"attempts":2},"fallback":"agent:beta"}},
             "output":{"data":"${{ steps.out.output.data }}"}}"#,
+    ),
+    (
+        "skilled",
+        r#"{"name":"skilled","steps":{"one":{"to":"agent:alpha","skill":"paint","input":"${{ input }}"},
+            "two":{"to":"role:writer","needs":["one"],"input":"${{ steps.one.output }}"}}}"#,
     ),
     ("hop-alpha", r#"{"name":"hop-alpha","steps":{"hop":{"to":"agent:alpha"}}}"#),
     (
@@ -175,7 +180,7 @@ fn entry(chance: &Chance, key: &str) -> AgentEntry {
             url: format!("https://{key}.example/"),
             provider: Provider::A2a,
             protocol: ProtocolPin::Auto,
-            skills: BTreeSet::new(),
+            skills: if chance.permille(50) { BTreeSet::from(["draw".to_owned()]) } else { BTreeSet::new() },
             credential: None,
             allow_origins: BTreeSet::new(),
             plaintext: false,
@@ -292,7 +297,7 @@ pub async fn change_something(shared: &Shared) {
     let Some(agent) = registry.agent(&key) else { return };
     let mut next = AgentEntry { version: agent.version + 1, ..AgentEntry::clone(agent) };
     let mode = version_of(shared, &Key::Mode).await;
-    let row = match c.below(8) {
+    let row = match c.below(10) {
         0 => {
             next.terms.price.estimate_microusd = c.pick(&[0, 5, 10, 25]);
             (0, Row::Agent(next))
@@ -310,15 +315,35 @@ pub async fn change_something(shared: &Shared) {
             next.halted = !next.halted;
             (0, Row::Agent(next))
         }
-        4 | 5 => {
+        4 | 8 => {
+            next.posture.skills = if c.permille(300) { BTreeSet::new() } else { ["draw".to_owned()].into() };
+            (0, Row::Agent(next))
+        }
+        5 | 6 => {
             (mode, Row::Mode(c.pick(&[EgressMode::On, EgressMode::Halt, EgressMode::Drain, EgressMode::On])))
         }
-        6 if c.permille(100) => (mode, Row::Mode(EgressMode::Off)),
+        7 if c.permille(100) => (mode, Row::Mode(EgressMode::Off)),
         _ => (0, policy(registry.policy.as_ref().map_or(1, |p| p.version + 1), some_policy(c))),
     };
     shared.tally.one("changes of the registry");
     shared.audit.trail(|| format!("registry: {row:?}").chars().take(300).collect());
     let _ = govern(shared, vec![row]).await;
+}
+
+/// An agent loses a skill while hops that want it are held back.
+pub async fn drop_a_skill_while_halted(shared: &Shared) {
+    let turn = |change: fn(&mut AgentEntry)| async move {
+        let Ok(registry) = shared.memory.registry(org()).await else { return };
+        let Some(agent) = registry.agent(&name("alpha")) else { return };
+        let mut next = AgentEntry { version: agent.version + 1, ..AgentEntry::clone(agent) };
+        change(&mut next);
+        let _ = govern(shared, vec![(0, Row::Agent(next))]).await;
+    };
+    turn(|a| a.halted = true).await;
+    shared.clock.sleep(Span::of_secs(20)).await;
+    turn(|a| a.posture.skills = ["draw".to_owned()].into()).await;
+    shared.clock.sleep(Span::of_secs(5)).await;
+    turn(|a| a.halted = false).await;
 }
 
 /// Everything is switched on again.

@@ -2,7 +2,7 @@
 
 use exeat_core::endpoint::Endpoint;
 use exeat_core::id::{LeaseId, RoleName};
-use exeat_core::ports::Find;
+use exeat_core::ports::{Find, Store as _};
 use exeat_core::task::decision;
 use exeat_core::task::desk::Refusal;
 use exeat_core::task::query::{Suspend, What, Wish};
@@ -41,6 +41,11 @@ impl Worker {
         loop {
             let pause = self.shared.chance.span(Span::of_secs(3));
             self.shared.clock.sleep(pause.max(Span::of_millis(50))).await;
+            // As the bell of a bus would tell it: nobody is asked while there is nothing.
+            let to = [Endpoint::Role(self.role.clone())];
+            if self.shared.memory.ready_envelopes(org(), &to, 1).await.is_ok_and(|r| r.is_empty()) {
+                continue;
+            }
             if let Some(lease) = self.lease().await {
                 self.turn(&lease).await;
             }
