@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 use super::http::Request;
 use super::rig::{Gateway, Process, Stub, clock, records, until};
 
-const KILLS: u32 = 24;
+const KILLS: u32 = 52;
+/// Workflows asked for before each kill.
+const TASKS: u32 = 4;
 const PRICE: u64 = 1_000;
 
 /// Where a server is while it works, and where it hurts: `{}` is the task's number.
@@ -98,23 +100,49 @@ fn scene() -> Scene {
     Scene { gateway, stubs, workers }
 }
 
-/// Kills the server again and again while clients go on, and gives the tasks by number.
-fn killed_again_and_again(scene: &mut Scene, dice: &mut Dice) -> Vec<String> {
-    let admin = scene.gateway.admin();
+/// A client that was asked to start a task, and where it tells its id.
+type Asked = (std::thread::JoinHandle<()>, mpsc::Receiver<String>);
+
+/// Asks for the next task, as a client of its own.
+fn ask(scene: &Scene, dice: &mut Dice, n: usize, errand: &str) -> Asked {
+    let agent = ["new", "old"][usize::from(dice.roll(3) == 0)];
+    let body = json!({"workflow": format!("by-{agent}"), "input": errand.replace("{}", &n.to_string())});
+    let request = scene.gateway.request("POST", "/api/v1/tasks").key(&scene.gateway.admin()).json(&body);
+    let request = request.header("idempotency-key", &format!("task-{n}"));
+    let (done, id) = mpsc::channel();
+    (std::thread::spawn(move || insist(request, done)), id)
+}
+
+/// Asks for a task whose agent holds its answer back, and waits until that send is out.
+fn ask_until_sending(scene: &Scene, dice: &mut Dice, n: usize) -> Asked {
+    let (client, told) = ask(scene, dice, n, "!block 5s; later 500ms\nwork {}");
+    let id = told.recv_timeout(Duration::from_secs(60)).unwrap();
+    until("a send that is out", Duration::from_secs(60), || {
+        let task = scene.gateway.get(&format!("/tasks/{id}"));
+        (task["steps"][1]["hops"][0]["state"] == "sending").then_some(())
+    });
+    let (done, told) = mpsc::channel();
+    done.send(id).unwrap();
+    (client, told)
+}
+
+/// Kills the server again and again while clients go on, and gives the tasks by number, and how often it was killed
+/// with a send that was seen to be out.
+fn killed_again_and_again(scene: &mut Scene, dice: &mut Dice) -> (Vec<String>, u32) {
     let mut asked = Vec::new();
+    let mut sending = 0;
     for kill in 0..KILLS {
-        for _ in 0..=dice.roll(2) {
-            let n = asked.len();
-            let (agent, errand) =
-                (["new", "old"][usize::from(dice.roll(3) == 0)], dice.roll(ERRANDS.len() as u64));
-            let text = ERRANDS[usize::try_from(errand).unwrap()].replace("{}", &n.to_string());
-            let body = json!({"workflow": format!("by-{agent}"), "input": text});
-            let request = scene.gateway.request("POST", "/api/v1/tasks").key(&admin).json(&body);
-            let request = request.header("idempotency-key", &format!("task-{n}"));
-            let (done, id) = mpsc::channel();
-            asked.push((std::thread::spawn(move || insist(request, done)), id));
+        for _ in 1..TASKS {
+            let errand = ERRANDS[usize::try_from(dice.roll(ERRANDS.len() as u64)).unwrap()];
+            asked.push(ask(scene, dice, asked.len(), errand));
         }
-        dice.pause(20, 700);
+        if kill % 4 == 0 {
+            asked.push(ask_until_sending(scene, dice, asked.len()));
+            sending += 1;
+        } else {
+            asked.push(ask(scene, dice, asked.len(), ERRANDS[0]));
+            dice.pause(20, 700);
+        }
         scene.gateway.kill();
         if dice.roll(4) == 0 {
             // It is killed while it starts, too.
@@ -125,13 +153,11 @@ fn killed_again_and_again(scene: &mut Scene, dice: &mut Dice) -> Vec<String> {
         scene.gateway.start();
         eprintln!("kill {kill}: {} tasks asked for", asked.len());
     }
-    asked
-        .into_iter()
-        .map(|(client, id)| {
-            client.join().unwrap();
-            id.recv().unwrap()
-        })
-        .collect()
+    let told = asked.into_iter().map(|(client, id)| {
+        client.join().unwrap();
+        id.recv().unwrap()
+    });
+    (told.collect(), sending)
 }
 
 #[test]
@@ -139,8 +165,9 @@ fn a_server_killed_at_any_moment_loses_nothing_and_does_nothing_twice() {
     let seed = std::env::var("EXEAT_TEST_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(0x00e7_ea70);
     eprintln!("EXEAT_TEST_SEED={seed}");
     let mut scene = scene();
-    let ids = killed_again_and_again(&mut scene, &mut Dice(seed));
+    let (ids, sending) = killed_again_and_again(&mut scene, &mut Dice(seed));
     assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), ids.len(), "each request its own task");
+    assert!(ids.len() >= 200 && sending >= 10, "{} tasks, {sending} kills amid a send", ids.len());
     let tasks: Vec<Value> = ids.iter().map(|id| scene.gateway.ended(id)).collect();
     for worker in &mut scene.workers {
         assert!(worker.is_alive(), "a worker outlives its server");
@@ -163,7 +190,7 @@ fn a_server_killed_at_any_moment_loses_nothing_and_does_nothing_twice() {
     assert_eq!(scene.gateway.cli(&["audit", "verify", "--file", &file, "--key", &pem]).code, 0);
     scene.gateway.is_well();
     eprintln!(
-        "{KILLS} kills, {} tasks, endings {tally:?}, {} pieces of work, {} records, {total} µ$",
+        "{KILLS} kills, {sending} of them amid a send, {} tasks, endings {tally:?}, {} pieces of work, {} records, {total} µ$",
         tasks.len(),
         works.len(),
         records.len()
