@@ -29,6 +29,12 @@ pub enum EnvelopeKind {
 pub enum EnvelopeState {
     /// To be taken.
     Ready,
+    /// Its last worker failed: to be taken once some time has passed, so that what fails at once doesn't use up
+    /// its deliveries at once.
+    Paused {
+        /// Until when.
+        until: Timestamp,
+    },
     /// Held by a worker.
     Leased {
         /// The lease.
@@ -81,7 +87,7 @@ pub struct Envelope {
     pub state: EnvelopeState,
     /// Since when.
     pub created_at: Timestamp,
-    /// When it must be looked at: a lease's end, or the next ring.
+    /// When it must be looked at: a lease's end, a pause's, or the next ring.
     pub due_at: Option<Timestamp>,
 }
 
@@ -92,7 +98,7 @@ impl Envelope {
         match &self.state {
             EnvelopeState::Leased { lease, .. } | EnvelopeState::Settled { lease, .. } => Some(*lease),
             EnvelopeState::Void { lease } => *lease,
-            EnvelopeState::Ready => None,
+            EnvelopeState::Ready | EnvelopeState::Paused { .. } => None,
         }
     }
 }

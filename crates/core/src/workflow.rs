@@ -17,6 +17,6 @@ pub mod template;
 pub use definition::{Ask, ForEach, Retry, StepDef, Workflow, WorkflowRef};
 pub use expression::scope::{Bounds, EvalError, EvalFault, Scope};
 pub use expression::{Expression, Read, Root};
-pub use fault::{Fault, FaultCode};
+pub use fault::{Fault, FaultCode, Mark};
 pub use guard::{Source, UnsafeRead};
 pub use template::Template;

@@ -1,7 +1,11 @@
 //! The configuration: defaults, then the file, then the environment, then flags; parsed once, or refused.
 //!
 //! Promise: nothing runs on a configuration that wasn't read whole. An unknown key, a value of the wrong
-//! kind and an unsafe combination are refused by name, with what to do.
+//! kind and an unsafe combination are refused by name and place, with what to do.
+
+mod checks;
+mod layers;
+mod shape;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -9,12 +13,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use exeat_core::label::{Label, Levels};
-use exeat_core::payload::Limits;
-use exeat_core::registry::{Bounds, EgressMode};
-use exeat_core::time::Span;
+use exeat_core::registry::Bounds;
 use exeat_server::app::Switches;
-use serde::Deserialize;
-use toml::{Table, Value};
+
+use layers::{Layers, Origin, Origins};
+pub(crate) use shape::{Egress, Ledger, Log, LogFormat};
 
 /// Every setting with its default; also what a first start writes down.
 pub(crate) const DEFAULTS: &str = include_str!("config/defaults.toml");
@@ -29,14 +32,14 @@ pub(crate) enum BadConfig {
     #[error("{source_name}: {why}")]
     Syntax { source_name: String, why: String },
     /// A key that doesn't exist.
-    #[error("unknown key `{0}`")]
-    UnknownKey(String),
+    #[error("{origin}unknown key `{key}`")]
+    UnknownKey { key: String, origin: Origin },
     /// A value that the setting doesn't take.
-    #[error("`{key}`: {why}")]
-    BadValue { key: String, why: String },
+    #[error("{origin}`{key}`: {why}")]
+    BadValue { key: String, origin: Origin, why: String },
     /// Settings that don't go together.
-    #[error("{0}")]
-    Unsafe(&'static str),
+    #[error("{origin}{why}")]
+    Unsafe { origin: Origin, why: &'static str },
 }
 
 /// The configuration, read and checked.
@@ -55,148 +58,7 @@ pub(crate) struct Config {
     pub(crate) grants: Vec<String>,
     pub(crate) ledger: Ledger,
     pub(crate) log: Log,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Raw {
-    bus_enabled: bool,
-    coordinator_enabled: bool,
-    coordinator_tenants: Vec<String>,
-    harness_enabled: bool,
-    harness_roles: Vec<String>,
-    harness_teams: Vec<String>,
-    a2a_egress_enabled: bool,
-    single_operator: bool,
-    server: Server,
-    store: Url,
-    bus: Url,
-    labels: LabelNames,
-    limits: RawLimits,
-    work: Work,
-    hop: HopTimes,
-    approval: ApprovalTimes,
-    callback: Callback,
-    egress: Egress,
-    credentials: Credentials,
-    ledger: Ledger,
-    log: Log,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Server {
-    listen: String,
-    public_url: String,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Url {
-    url: String,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LabelNames {
-    levels: Vec<String>,
-    default: String,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawLimits {
-    payload_bytes: usize,
-    parts: usize,
-    json_depth: usize,
-    continuation_bytes: usize,
-    depth: u32,
-    hops: u32,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Work {
-    lease: Span,
-    max_deliveries: u32,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct HopTimes {
-    deadline: Span,
-    send_timeout: Span,
-    send_attempts: u32,
-    retry_first: Span,
-    retry_max: Span,
-    unknown_grace: Span,
-    poll_first: Span,
-    poll_max: Span,
-    lost_looks: u32,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ApprovalTimes {
-    ttl: Span,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Callback {
-    grace: Span,
-    body_bytes: usize,
-    per_minute: u32,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Credentials {
-    grants: Vec<String>,
-}
-
-/// What the platform lets out.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Egress {
-    pub(crate) allow_origins: Vec<String>,
-    pub(crate) ports: Vec<u16>,
-    pub(crate) allow_cidrs: Vec<String>,
-    pub(crate) response_bytes: usize,
-    pub(crate) connect_timeout: Span,
-    pub(crate) card_ttl: Span,
-    pub(crate) card_miss_ttl: Span,
-    pub(crate) dns: String,
-    pub(crate) proxy: String,
-}
-
-/// Checkpoints.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Ledger {
-    pub(crate) checkpoint_every: u64,
-    pub(crate) checkpoint_interval: Span,
-    pub(crate) checkpoint_file: String,
-}
-
-/// Logs.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Log {
-    pub(crate) level: String,
-    pub(crate) format: LogFormat,
-}
-
-/// How logs look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum LogFormat {
-    /// Text on a terminal, else JSON.
-    Auto,
-    /// Text.
-    Text,
-    /// JSON, one object a line.
-    Json,
+    origins: Origins,
 }
 
 impl Config {
@@ -225,235 +87,21 @@ impl Config {
         environment: &BTreeMap<String, String>,
         listen: Option<SocketAddr>,
     ) -> Result<Self, BadConfig> {
-        let mut table = table("defaults", DEFAULTS)?;
-        overlay(&mut table, table_of(name, text)?, "")?;
-        from_environment(&mut table, environment)?;
-        let raw: Raw = Value::Table(table).try_into().map_err(|e: toml::de::Error| BadConfig::Syntax {
-            source_name: name.to_owned(),
-            why: e.message().to_owned(),
-        })?;
-        checked(data, raw, listen)
+        let mut layers = Layers::of_defaults()?;
+        layers.file(name, text)?;
+        layers.environment(environment)?;
+        let (raw, origins) = layers.read()?;
+        checks::checked(data, raw, origins, listen)
+    }
+
+    /// What is wrong with a value that only its user can judge.
+    pub(crate) fn bad_value(&self, key: &str, why: String) -> BadConfig {
+        self.origins.bad_value(key, why)
     }
 
     /// Is the listener reached from this machine alone?
     pub(crate) fn is_loopback(&self) -> bool {
         self.listen.ip().is_loopback()
-    }
-}
-
-fn table(name: &str, text: &str) -> Result<Table, BadConfig> {
-    table_of(name, text)
-}
-
-fn table_of(name: &str, text: &str) -> Result<Table, BadConfig> {
-    text.parse::<Table>().map_err(|e| {
-        let before = e.span().map_or("", |s| text.get(..s.start).unwrap_or_default());
-        let line = before.matches('\n').count() + 1;
-        BadConfig::Syntax { source_name: format!("{name}:{line}"), why: e.message().to_owned() }
-    })
-}
-
-fn overlay(under: &mut Table, over: Table, path: &str) -> Result<(), BadConfig> {
-    for (key, value) in over {
-        let full = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-        match (under.get_mut(&key), value) {
-            (None, _) => return Err(BadConfig::UnknownKey(full)),
-            (Some(Value::Table(u)), Value::Table(o)) => overlay(u, o, &full)?,
-            (Some(u), v) if std::mem::discriminant(u) == std::mem::discriminant(&v) => *u = v,
-            (Some(u), v) => {
-                let why = format!("expected {}, got {}", u.type_str(), v.type_str());
-                return Err(BadConfig::BadValue { key: full, why });
-            }
-        }
-    }
-    Ok(())
-}
-
-fn from_environment(table: &mut Table, environment: &BTreeMap<String, String>) -> Result<(), BadConfig> {
-    if let Some(unknown) = environment.keys().find(|name| is_misspelt(table, name)) {
-        return Err(BadConfig::UnknownKey(unknown.clone()));
-    }
-    for (key, value) in table.iter_mut() {
-        match value {
-            Value::Table(section) => {
-                for (inner, value) in section.iter_mut() {
-                    set(
-                        value,
-                        &format!("EXEAT_{}_{}", key.to_uppercase(), inner.to_uppercase()),
-                        environment,
-                    )?;
-                }
-            }
-            value => set(value, &format!("EXEAT_{}", key.to_uppercase()), environment)?,
-        }
-    }
-    Ok(())
-}
-
-/// Is it in the name of a section, and of none of its settings? A safety that is misspelt isn't silently off.
-fn is_misspelt(table: &Table, name: &str) -> bool {
-    let in_section = |(key, value): (&String, &Value)| {
-        let inner = name.strip_prefix(&format!("EXEAT_{}_", key.to_uppercase()));
-        let settings = value.as_table();
-        settings.zip(inner).is_some_and(|(t, inner)| !t.keys().any(|k| k.to_uppercase() == inner))
-    };
-    let is_plain = |key: &String| *name == format!("EXEAT_{}", key.to_uppercase());
-    !table.keys().any(is_plain) && table.iter().any(in_section)
-}
-
-fn set(value: &mut Value, name: &str, environment: &BTreeMap<String, String>) -> Result<(), BadConfig> {
-    let Some(text) = environment.get(name) else { return Ok(()) };
-    let bad = |why: &str| BadConfig::BadValue { key: name.to_owned(), why: why.to_owned() };
-    *value = match value {
-        Value::Boolean(_) => Value::Boolean(text.parse().map_err(|_| bad("expected true or false"))?),
-        Value::Integer(_) => Value::Integer(text.parse().map_err(|_| bad("expected a whole number"))?),
-        Value::Array(of) => {
-            let numbers = of.first().is_some_and(Value::is_integer);
-            let items = text.split(',').map(str::trim).filter(|t| !t.is_empty());
-            let parsed: Result<Vec<Value>, BadConfig> = items
-                .map(|t| match numbers {
-                    true => {
-                        t.parse().map(Value::Integer).map_err(|_| bad("expected whole numbers, with commas"))
-                    }
-                    false => Ok(Value::String(t.to_owned())),
-                })
-                .collect();
-            Value::Array(parsed?)
-        }
-        _ => Value::String(text.clone()),
-    };
-    Ok(())
-}
-
-fn checked(data: &Path, raw: Raw, listen: Option<SocketAddr>) -> Result<Config, BadConfig> {
-    let bad = |key: &str, why: String| BadConfig::BadValue { key: key.to_owned(), why };
-    let listen = match listen {
-        Some(l) => l,
-        None => raw.server.listen.parse().map_err(|_| {
-            bad(
-                "server.listen",
-                format!("expected an address and a port, like 127.0.0.1:7700; got {:?}", raw.server.listen),
-            )
-        })?,
-    };
-    let file = raw
-        .store
-        .url
-        .strip_prefix("sqlite:")
-        .filter(|f| !f.is_empty())
-        .ok_or_else(|| bad("store.url", "expected sqlite:FILE; other stores come later".to_owned()))?;
-    if raw.bus.url != "local" {
-        return Err(bad("bus.url", "expected \"local\"; other buses come later".to_owned()));
-    }
-    let levels =
-        Levels::try_from(raw.labels.levels.clone()).map_err(|e| bad("labels.levels", e.to_string()))?;
-    let default_label =
-        levels.parse(&raw.labels.default).map_err(|e| bad("labels.default", e.to_string()))?;
-    possible(&raw)?;
-    unsafe_combinations(&raw, listen)?;
-    Ok(Config {
-        switches: switches(&raw),
-        listen,
-        public_url: raw.server.public_url.trim_end_matches('/').to_owned(),
-        store: data.join(file),
-        levels,
-        default_label,
-        bounds: Arc::new(bounds(&raw)),
-        callback_body_bytes: raw.callback.body_bytes,
-        callback_per_minute: raw.callback.per_minute,
-        egress: raw.egress,
-        grants: raw.credentials.grants,
-        ledger: raw.ledger,
-        log: raw.log,
-    })
-}
-
-/// Values that nothing could work with, or that would do something else than they seem to say.
-fn possible(raw: &Raw) -> Result<(), BadConfig> {
-    let some = "it can't be none at all";
-    let url = |u: &str| {
-        u.split_once("://").is_some_and(|(s, rest)| matches!(s, "http" | "https") && !rest.is_empty())
-    };
-    let level = raw.log.level.as_str();
-    let is_level =
-        matches!(level, "off" | "error" | "warn" | "info" | "debug" | "trace") || level.contains('=');
-    let checks = [
-        (
-            "server.public_url",
-            raw.server.public_url.is_empty() || url(&raw.server.public_url),
-            "expected http(s)://HOST",
-        ),
-        ("limits.payload_bytes", raw.limits.payload_bytes > 0, some),
-        ("limits.parts", raw.limits.parts > 0, some),
-        ("limits.json_depth", raw.limits.json_depth > 0, some),
-        ("limits.depth", raw.limits.depth > 0, some),
-        ("limits.hops", raw.limits.hops > 0, some),
-        ("work.lease", raw.work.lease >= Span::of_secs(1), "a lease lasts a second at least"),
-        ("work.max_deliveries", raw.work.max_deliveries > 0, some),
-        ("hop.deadline", raw.hop.deadline > Span::ZERO, some),
-        ("hop.send_timeout", raw.hop.send_timeout > Span::ZERO, some),
-        ("hop.send_attempts", raw.hop.send_attempts > 0, some),
-        ("approval.ttl", raw.approval.ttl > Span::ZERO, some),
-        ("egress.ports", !raw.egress.ports.contains(&0), "a port is 1 to 65535"),
-        ("log.level", is_level, "expected off, error, warn, info, debug or trace"),
-    ];
-    match checks.into_iter().find(|(_, ok, _)| !ok) {
-        Some((key, _, why)) => Err(BadConfig::BadValue { key: key.to_owned(), why: why.to_owned() }),
-        None => Ok(()),
-    }
-}
-
-fn unsafe_combinations(raw: &Raw, listen: SocketAddr) -> Result<(), BadConfig> {
-    if raw.a2a_egress_enabled && !(raw.bus_enabled && raw.coordinator_enabled) {
-        return Err(BadConfig::Unsafe(
-            "a2a_egress_enabled needs bus_enabled and coordinator_enabled: nothing would take results in",
-        ));
-    }
-    if raw.single_operator && !listen.ip().is_loopback() {
-        return Err(BadConfig::Unsafe(
-            "single_operator is for a loopback listener only; set it to false and let a second person sign",
-        ));
-    }
-    Ok(())
-}
-
-fn switches(raw: &Raw) -> Switches {
-    Switches {
-        bus: raw.bus_enabled,
-        // The embedded store's org is `main`.
-        coordinator: raw.coordinator_enabled
-            && raw.coordinator_tenants.iter().any(|t| t == "*" || t == "main"),
-        harness: raw.harness_enabled,
-        harness_roles: raw.harness_roles.clone(),
-        harness_teams: raw.harness_teams.clone(),
-        egress_cap: if raw.a2a_egress_enabled { EgressMode::On } else { EgressMode::Off },
-        single_operator: raw.single_operator,
-    }
-}
-
-const fn bounds(raw: &Raw) -> Bounds {
-    Bounds {
-        payload: Limits {
-            bytes: raw.limits.payload_bytes,
-            parts: raw.limits.parts,
-            depth: raw.limits.json_depth,
-        },
-        continuation_bytes: raw.limits.continuation_bytes,
-        depth: raw.limits.depth,
-        hops: raw.limits.hops,
-        lease: raw.work.lease,
-        max_deliveries: raw.work.max_deliveries,
-        hop_deadline: raw.hop.deadline,
-        send_timeout: raw.hop.send_timeout,
-        send_attempts: raw.hop.send_attempts,
-        retry_first: raw.hop.retry_first,
-        retry_max: raw.hop.retry_max,
-        unknown_grace: raw.hop.unknown_grace,
-        poll_first: raw.hop.poll_first,
-        poll_max: raw.hop.poll_max,
-        lost_looks: raw.hop.lost_looks,
-        approval_ttl: raw.approval.ttl,
-        callback_grace: raw.callback.grace,
     }
 }
 
@@ -482,6 +130,9 @@ pub(crate) fn first_file(listen: SocketAddr) -> String {
 
 #[cfg(test)]
 mod tests {
+    use exeat_core::registry::EgressMode;
+    use exeat_core::time::Span;
+
     use super::*;
 
     fn read(text: &str, env: &[(&str, &str)]) -> Result<Config, BadConfig> {
@@ -536,5 +187,30 @@ mod tests {
             let got = read(text, env).unwrap_err().to_string();
             assert!(got.contains(wants), "{text}: {got}");
         }
+    }
+
+    #[test]
+    fn a_setting_that_is_refused_is_named_with_the_place_that_set_it() {
+        let here = "# a comment\n\n[hop]\nsend_attempts = 3\ndeadline = \"soon\"\n";
+        let wrong = "[log]\nlevel = \"zzz\"\n";
+        type Environment = &'static [(&'static str, &'static str)];
+        let cases: [(&str, Environment, &str); 8] = [
+            (here, &[], "exeat.toml:5: `hop.deadline`: "),
+            (here, &[("EXEAT_HOP_DEADLINE", "later")], "EXEAT_HOP_DEADLINE: `hop.deadline`: "),
+            ("", &[("EXEAT_HOP_SEND_ATTEMPTS", "-1")], "EXEAT_HOP_SEND_ATTEMPTS: `hop.send_attempts`: "),
+            ("log.format = \"xml\"", &[], "exeat.toml:1: `log.format`: "),
+            (wrong, &[], "exeat.toml:2: `log.level`: "),
+            ("\n[hop]\nnope = 1", &[], "exeat.toml:3: unknown key `hop.nope`"),
+            ("", &[("EXEAT_HOP_DEADLNE", "5s")], "EXEAT_HOP_DEADLNE: unknown key"),
+            ("a2a_egress_enabled = true", &[], "exeat.toml:1: a2a_egress_enabled needs"),
+        ];
+        for (text, env, begins) in cases {
+            let got = read(text, env).unwrap_err().to_string();
+            assert!(got.starts_with(begins), "{text}: {got}");
+        }
+        let outside = "0.0.0.0:1".parse().ok();
+        let config = Config::of(Path::new("/d"), "exeat.toml", "", &BTreeMap::new(), outside).unwrap();
+        let told = config.bad_value("server.listen", "no".to_owned()).to_string();
+        assert_eq!(told, "--listen: `server.listen`: no");
     }
 }

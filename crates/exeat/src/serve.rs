@@ -97,6 +97,10 @@ fn log_to_stderr(log: &Log) {
         LogFormat::Text => false,
         LogFormat::Auto => !std::io::stderr().is_terminal(),
     };
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Unheard);
+    // Codes for colours are for a terminal; in a file they are noise.
+    let colours =
+        std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
+    let builder =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Unheard).with_ansi(colours);
     let _ = if json { builder.json().try_init() } else { builder.try_init() };
 }

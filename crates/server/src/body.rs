@@ -165,8 +165,13 @@ fn parsed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     // A list would be read as members in the order of their declaration, which is nobody's contract.
     if !bytes.trim_ascii_start().starts_with(b"{") {
         let message = "A JSON object is expected.".to_owned();
-        let fault =
-            Fault { pointer: Some(String::new()), line: Some(1), column: Some(1), message: message.clone() };
+        let fault = Fault {
+            pointer: Some(String::new()),
+            line: Some(1),
+            column: Some(1),
+            code: None,
+            message: message.clone(),
+        };
         return Err(Problem::new(Code::Invalid, message).listing(vec![fault]));
     }
     Ok(value)
@@ -182,7 +187,8 @@ fn problem(e: &serde_json::Error, pointer: Option<String>) -> Problem {
     };
     let message = sentence(&cut(why));
     let place = |n: usize| u32::try_from(n).ok().filter(|n| *n > 0);
-    let fault = Fault { pointer, line: place(e.line()), column: place(e.column()), message: message.clone() };
+    let (line, column) = (place(e.line()), place(e.column()));
+    let fault = Fault { pointer, line, column, code: None, message: message.clone() };
     Problem::new(code, message).listing(vec![fault])
 }
 

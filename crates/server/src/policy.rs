@@ -65,16 +65,20 @@ async fn read(text: String) -> Result<Result<PolicySet, Vec<PolicyFault>>, Probl
 
 fn bad_policy(faults: &[PolicyFault]) -> Problem {
     let errors = faults.iter().map(|f| Fault {
-        pointer: None,
         line: Some(f.line),
         column: Some(f.column),
         message: match &f.policy_id {
             Some(id) => format!("{id}: {}", f.message),
             None => f.message.clone(),
         },
+        ..Fault::default()
     });
     let errors: Vec<Fault> = errors.collect();
-    Problem::new(Code::BadPolicy, format!("The policy has {} faults.", errors.len())).listing(errors)
+    let number = match errors.len() {
+        1 => "1 fault".to_owned(),
+        n => format!("{n} faults"),
+    };
+    Problem::new(Code::BadPolicy, format!("The policy has {number}.")).listing(errors)
 }
 
 async fn check(State(_): State<Arc<App>>, _: Reader, text: Text) -> Result<Json<Value>, Problem> {

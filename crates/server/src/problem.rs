@@ -13,6 +13,7 @@ use exeat_core::ports::Unreadable;
 use exeat_core::registry::change::NotChanged;
 use exeat_core::task::desk::Refusal;
 use exeat_core::walk::Stopped;
+use exeat_core::workflow::FaultCode;
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{Method, StatusCode, Uri};
 use serde::Serialize;
@@ -118,6 +119,9 @@ pub struct Fault {
     /// From 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub column: Option<u32>,
+    /// Its kind, of a workflow's fault: what a program may act on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<FaultCode>,
     /// What is wrong.
     pub message: String,
 }

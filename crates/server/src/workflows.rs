@@ -1,5 +1,6 @@
 //! Workflows: checked, pushed, shown. A pushed version is never changed.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -92,15 +93,17 @@ fn read(text: &Text, registry: &Registry, name: &WorkflowName) -> Result<Workflo
     let workflow =
         Workflow::parse_against(&text.text, &registry.levels, &known).map_err(|f| bad_workflow(&f))?;
     let mut faults = Vec::new();
-    let mut fault = |pointer: String, message: String| {
-        faults.push(Fault { pointer: Some(pointer), message, ..Fault::default() });
+    let mut fault = |code: FaultCode, pointer: String, message: String| {
+        let at = Workflow::place(&text.text, &pointer);
+        faults.push(FlowFault::new(code, at, pointer, message));
     };
     if workflow.name != *name {
-        fault("/name".to_owned(), format!("The text is of {}, the path of {name}.", workflow.name));
+        let message = format!("the text is of {}, the path of {name}", workflow.name);
+        fault(FaultCode::BadValue, "/name".to_owned(), message);
     }
     let mut schema = |pointer: String, schema: &Value| {
         if let Err(e) = SchemaCheck::compile(schema) {
-            fault(pointer, format!("The schema can't be used: {e}"));
+            fault(FaultCode::BadSchema, pointer, format!("the schema can't be used: {e}"));
         }
     };
     if let Some(s) = &workflow.input_schema {
@@ -114,7 +117,23 @@ fn read(text: &Text, registry: &Registry, name: &WorkflowName) -> Result<Workflo
     if faults.is_empty() {
         return Ok(workflow);
     }
-    Err(Problem::new(Code::BadWorkflow, format!("The workflow has {} faults.", faults.len())).listing(faults))
+    Err(bad_workflow(&faults))
+}
+
+/// How many, and of which kinds: `3 faults: 2 unknown_member, 1 cycle`.
+fn counted(faults: &[FlowFault]) -> String {
+    let mut kinds: BTreeMap<FaultCode, usize> = BTreeMap::new();
+    for fault in faults {
+        *kinds.entry(fault.code).or_default() += 1;
+    }
+    let of_kind: Vec<String> = kinds.iter().map(|(code, n)| format!("{n} {code}")).collect();
+    match (faults, of_kind.len()) {
+        ([only], _) => format!("1 fault: {}", only.code),
+        (_, 1) => {
+            format!("{} faults, all of them {}", faults.len(), faults.first().map_or("", |f| f.code.as_str()))
+        }
+        _ => format!("{} faults: {}", faults.len(), of_kind.join(", ")),
+    }
 }
 
 fn bad_workflow(faults: &[FlowFault]) -> Problem {
@@ -132,9 +151,14 @@ fn bad_workflow(faults: &[FlowFault]) -> Problem {
         pointer: Some(f.pointer.clone()),
         line: Some(f.line),
         column: Some(f.column),
+        code: Some(f.code),
         message: f.message.clone(),
     });
-    Problem::new(code, format!("The workflow has {} faults.", faults.len())).listing(errors.collect())
+    let problem =
+        Problem::new(code, format!("The workflow has {}.", counted(faults))).listing(errors.collect());
+    // What helps against one kind is no advice for a text that has others too.
+    let is_mixed = faults.iter().any(|f| faults.first().is_some_and(|first| first.code != f.code));
+    if is_mixed { problem.advising(Code::BadWorkflow.next()) } else { problem }
 }
 
 async fn push(

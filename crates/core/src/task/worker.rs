@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::bridge::schedule::backoff;
 use crate::change::Snapshot;
 use crate::change::{ChangeSet, DeadKind};
 use crate::cost;
@@ -133,7 +134,9 @@ pub fn settle(
             return Err(Refusal::Answered(answer.clone()));
         }
         EnvelopeState::Settled { .. } => return Err(Refusal::LeaseSettled),
-        EnvelopeState::Void { .. } | EnvelopeState::Ready => return Err(Refusal::LeaseLost),
+        EnvelopeState::Void { .. } | EnvelopeState::Ready | EnvelopeState::Paused { .. } => {
+            return Err(Refusal::LeaseLost);
+        }
         EnvelopeState::Leased { until, .. } if *until <= desk.now() => return Err(Refusal::LeaseLost),
         EnvelopeState::Leased { role, .. } => role.clone(),
     };
@@ -168,11 +171,15 @@ pub fn envelope_due(
     let Some(row) = desk.envelopes.get(&envelope).map(|t| t.row.clone()) else { return Ok(desk.close()) };
     match row.state {
         EnvelopeState::Leased { until, .. } if until <= desk.now() => {
-            desk.hand_back(&row, ReasonCode::WorkerFailed, "its lease ran out too often")?;
+            desk.hand_back(&row, ReasonCode::WorkerFailed, "its lease ran out too often", Span::ZERO)?;
             desk.advance()?;
         }
+        EnvelopeState::Paused { until } if until <= desk.now() => desk.make_ready(&row),
         EnvelopeState::Ready => desk.ring_again(&row),
-        EnvelopeState::Leased { .. } | EnvelopeState::Settled { .. } | EnvelopeState::Void { .. } => {}
+        EnvelopeState::Paused { .. }
+        | EnvelopeState::Leased { .. }
+        | EnvelopeState::Settled { .. }
+        | EnvelopeState::Void { .. } => {}
     }
     Ok(desk.close())
 }
@@ -227,7 +234,9 @@ impl Desk<'_> {
                 Ok(Settles::Yes)
             }
             Call::Fail { reason, retry: Retry::Again } => {
-                self.hand_back(envelope, ReasonCode::WorkerFailed, &reason)?;
+                let bounds = &self.ctx.registry.bounds;
+                let pause = backoff(envelope.delivery, bounds.retry_first, bounds.retry_max);
+                self.hand_back(envelope, ReasonCode::WorkerFailed, &reason, pause)?;
                 Ok(Settles::GivesBack)
             }
         }
@@ -284,23 +293,40 @@ impl Desk<'_> {
         self.tell("cost", data);
     }
 
-    /// Puts an envelope back for another worker, or ends its hop if that was tried too often.
-    fn hand_back(&mut self, envelope: &Envelope, code: ReasonCode, why: &str) -> Result<(), Refusal> {
-        let now = self.now();
+    /// Puts an envelope back for another worker, after a pause if there is one, or ends its hop if that was tried
+    /// too often.
+    fn hand_back(
+        &mut self,
+        envelope: &Envelope,
+        code: ReasonCode,
+        why: &str,
+        pause: Span,
+    ) -> Result<(), Refusal> {
         if envelope.delivery >= self.ctx.registry.bounds.max_deliveries {
             let hop = self.hop(envelope.hop)?.clone();
             self.hop_mut(envelope.hop)?.deliveries += envelope.delivery;
             self.bury(DeadKind::Work, &hop, code, why, None);
             return self.end_hop(envelope.hop, End::badly(Ending::Failed, code, why));
         }
-        let pause = self.ctx.registry.bounds.retry_first.times(u64::from(envelope.delivery));
+        if pause == Span::ZERO {
+            self.make_ready(envelope);
+            return Ok(());
+        }
+        let until = self.now() + pause;
+        if let Some(t) = self.envelopes.get_mut(&envelope.id) {
+            t.row.state = EnvelopeState::Paused { until };
+            t.row.due_at = Some(until);
+        }
+        Ok(())
+    }
+
+    fn make_ready(&mut self, envelope: &Envelope) {
+        let next = self.now() + self.ctx.registry.bounds.retry_first.times(u64::from(envelope.delivery));
         if let Some(t) = self.envelopes.get_mut(&envelope.id) {
             t.row.state = EnvelopeState::Ready;
-            t.row.due_at = Some(now + pause);
+            t.row.due_at = Some(next);
         }
-        let row = envelope.clone();
-        self.set.effects.push(crate::change::Effect::Ring(row.id, row.to));
-        Ok(())
+        self.set.effects.push(crate::change::Effect::Ring(envelope.id, envelope.to.clone()));
     }
 
     fn ring_again(&mut self, envelope: &Envelope) {

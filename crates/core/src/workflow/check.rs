@@ -46,6 +46,12 @@ impl Workflow {
         read(text, Reader::new(Some(levels), known))
     }
 
+    /// Where the node of a JSON pointer stands in a text that was read; its beginning if there is no such node.
+    #[must_use]
+    pub fn place(text: &str, pointer: &str) -> Mark {
+        document::read(text).ok().and_then(|root| root.at_pointer(pointer)).unwrap_or(Mark::START)
+    }
+
     /// Reads a text back that was checked when it was pushed. Labels aren't checked again: the org's
     /// levels may have changed since, which is for the step that uses them to find.
     ///

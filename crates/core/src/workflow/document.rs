@@ -68,6 +68,20 @@ impl Node<'_> {
         }
     }
 
+    /// Where the node of a JSON pointer stands beneath this one; a member's place is that of its value.
+    pub(super) fn at_pointer(&self, pointer: &str) -> Option<Mark> {
+        let mut node = self;
+        for word in pointer.split('/').skip(1) {
+            let word = word.replace("~1", "/").replace("~0", "~");
+            node = match &node.held {
+                Held::Members(all) => all.iter().find(|(k, _)| k.text == word).map(|(_, n)| n)?,
+                Held::List(items) => items.get(word.parse::<usize>().ok()?)?,
+                Held::Null | Held::Bool(_) | Held::Number(_) | Held::Text(_) => return None,
+            };
+        }
+        Some(node.at)
+    }
+
     /// Its JSON kind, in words.
     #[must_use]
     pub(super) const fn kind(&self) -> &'static str {

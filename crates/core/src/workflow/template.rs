@@ -274,8 +274,9 @@ impl Reading<'_> {
         let mut pieces = Vec::new();
         let mut rest = text;
         let mut nth = 0;
+        let mut bad_ones = 0;
         while let Some((before, after)) = rest.split_once(OPEN) {
-            if pieces.len() >= MAX_PIECES {
+            if pieces.len() + bad_ones >= MAX_PIECES {
                 let message = format!("more than {} expressions in one string", MAX_PIECES / 2);
                 let bad = Bad { code: FaultCode::ExpressionTooLarge, offset: 0, message };
                 self.wrong.push(Misplaced { bad, at: node.at, pointer: pointer.to_owned() });
@@ -300,10 +301,19 @@ impl Reading<'_> {
                 }
                 Err(bad) => {
                     let at = node.mark_within(nth, after, bad.offset);
+                    // Where it would have ended isn't known; the next one begins where its braces say.
+                    let offset = bad.offset;
                     self.wrong.push(Misplaced { bad, at, pointer: pointer.to_owned() });
-                    return Form::Plain(Value::Null);
+                    let tail = after.get(offset..).unwrap_or_default();
+                    rest = tail.find(OPEN).and_then(|n| tail.get(n..)).unwrap_or_default();
+                    let skipped = after.get(..after.len() - rest.len()).unwrap_or_default();
+                    nth += 1 + skipped.matches(OPEN).count();
+                    bad_ones += 1;
                 }
             }
+        }
+        if bad_ones > 0 {
+            return Form::Plain(Value::Null);
         }
         if rest.is_empty()
             && let [Piece::Of(only)] = pieces.as_slice()

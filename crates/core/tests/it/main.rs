@@ -3,5 +3,6 @@
 
 mod calls;
 mod late;
+mod redelivery;
 mod rig;
 mod sim;

@@ -27,7 +27,7 @@ pub(crate) enum Workflow {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Faults are printed as FILE:LINE:COLUMN: MESSAGE.
+Faults are printed as FILE:LINE:COLUMN: CODE: MESSAGE.
 
 Examples:
   exeat workflow check invoice-check.yaml
@@ -135,12 +135,13 @@ pub(super) fn tell_faults(session: &Session, file: &Path, e: CallError) -> Failu
     e.into()
 }
 
-/// `FILE:LINE:COLUMN: MESSAGE`, as far as they are known.
+/// `FILE:LINE:COLUMN: CODE: MESSAGE`, as far as they are known.
 pub(super) fn fault_line(file: &Path, fault: &Value) -> String {
     let place = |m: &str| fault.get(m).and_then(Value::as_u64).map(|n| format!("{n}:")).unwrap_or_default();
-    let said = match fault {
-        Value::String(s) => s.clone(),
-        _ => cell(fault, "message"),
+    let said = match (fault, cell(fault, "code")) {
+        (Value::String(s), _) => s.clone(),
+        (_, code) if code.is_empty() => cell(fault, "message"),
+        (_, code) => format!("{code}: {}", cell(fault, "message")),
     };
     let pointer = match cell(fault, "pointer") {
         p if p.is_empty() => String::new(),
@@ -149,19 +150,22 @@ pub(super) fn fault_line(file: &Path, fault: &Value) -> String {
     format!("{}:{}{} {said}{pointer}", file.display(), place("line"), place("column")).replace('\n', " ")
 }
 
-/// The name under which a definition is stored. Where the file can't be read, the file's own name: the
-/// server then says what is wrong with it, and where.
+/// What a text is sent as that names itself wrongly, in a file that does too. It is never stored.
+const NAMELESS: &str = "nameless";
+
+/// The name under which a definition is stored. Where the text has none that can be one, the file's own name, or any:
+/// the server then says what is wrong with it, and where, with all else that is wrong.
 fn name_of(file: &Path, text: &str) -> Result<WorkflowName, Failure> {
     #[derive(Deserialize)]
     struct Named {
         name: String,
     }
-    let named = serde_saphyr::from_str::<Named>(text).ok().map(|n| n.name);
-    let stem = || file.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
-    let name = named.unwrap_or_else(stem);
-    name.parse().map_err(|e| {
-        Failure::usage(format!("{}: {e}", file.display())).next("begin the workflow with `name: NAME`")
-    })
+    let named = serde_saphyr::from_str::<Named>(text).ok().and_then(|n| n.name.parse().ok());
+    let stem = || file.file_stem().and_then(|s| s.to_string_lossy().parse().ok());
+    match named.or_else(stem) {
+        Some(name) => Ok(name),
+        None => NAMELESS.parse().map_err(|e| Failure::usage(format!("{}: {e}", file.display()))),
+    }
 }
 
 #[cfg(test)]
@@ -176,15 +180,16 @@ mod tests {
         assert_eq!(name("x.yaml", "name: invoice-check\nsteps: {}\n"), Some("invoice-check".into()));
         assert_eq!(name("x.json", r#"{"steps":{},"name":"a"}"#), Some("a".into()));
         assert_eq!(name("dir/draft.yaml", "name: [broken\n"), Some("draft".into()));
-        assert_eq!(name("x.yaml", "name: Not A Name\n"), None);
+        assert_eq!(name("x.yaml", "name: Not A Name\n"), Some("x".into()));
+        assert_eq!(name("X_Y.yaml", "name: X_Y\n"), Some(NAMELESS.into()));
     }
 
     #[test]
     fn a_fault_reads_as_editors_expect() {
         let line = |f: Value| fault_line(Path::new("w.yaml"), &f);
         assert_eq!(
-            line(json!({"line": 3, "column": 9, "message": "unknown step"})),
-            "w.yaml:3:9: unknown step"
+            line(json!({"line": 3, "column": 9, "code": "unknown_step", "message": "there is no step `x`"})),
+            "w.yaml:3:9: unknown_step: there is no step `x`"
         );
         assert_eq!(line(json!({"pointer": "/steps/a", "message": "no"})), "w.yaml: no (/steps/a)");
         assert_eq!(line(json!("bare")), "w.yaml: bare");

@@ -67,7 +67,7 @@ impl NotStarted {
     /// A stable code.
     pub(crate) const fn code(&self) -> &'static str {
         match self {
-            Self::Config(BadConfig::Unsafe(_)) => "unsafe_config",
+            Self::Config(BadConfig::Unsafe { .. }) => "unsafe_config",
             Self::Config(_) => "bad_config",
             Self::Folder { .. } => "data_unusable",
             Self::Store(exeat_store::OpenError::LockedByOther { .. }) => "store_locked",
@@ -84,7 +84,7 @@ impl NotStarted {
     /// What to do.
     pub(crate) const fn next(&self) -> &'static str {
         match self {
-            Self::Config(_) => "correct exeat.toml, the environment or the flag that it names",
+            Self::Config(_) => "correct it where it is set: the line, the variable or the flag that is named",
             Self::Folder { .. } => "choose a folder that this user may write to",
             Self::Store(exeat_store::OpenError::LockedByOther { .. }) => {
                 "stop the other server on this folder first"
@@ -339,7 +339,7 @@ fn transport(
     org: &OrgName,
     clock: Arc<SystemClock>,
 ) -> Result<A2a, NotStarted> {
-    let bad = |key: &str, why: String| NotStarted::Config(BadConfig::BadValue { key: key.to_owned(), why });
+    let bad = |key: &str, why: String| NotStarted::Config(config.bad_value(key, why));
     let egress = &config.egress;
     let origins = Origins::parse(&egress.allow_origins)
         .map_err(|(text, why)| bad("egress.allow_origins", format!("{text:?}: {why}")))?;

@@ -130,7 +130,8 @@ fn lists_are_read_page_by_page() {
 #[test]
 fn faults_of_a_workflow_are_printed_where_they_are() {
     let server = Server::start(|_| {
-        let errors = json!([{"line": 3, "column": 9, "message": "unknown step `x`"}]);
+        let errors =
+            json!([{"line": 3, "column": 9, "code": "unknown_step", "message": "there is no step `x`"}]);
         Reply::Json(
             422,
             json!({"code": "bad_workflow", "detail": "1 fault", "errors": errors, "status": 422}),
@@ -142,7 +143,10 @@ fn faults_of_a_workflow_are_printed_where_they_are() {
     let path = file.to_str().unwrap();
     let got = exeat(&server.url, &["workflow", "check", path]);
     assert_eq!((got.code, got.out.as_str()), (3, ""));
-    assert_eq!(got.err, format!("{path}:3:9: unknown step `x`\nerror: bad_workflow: 1 fault\n"));
+    assert_eq!(
+        got.err,
+        format!("{path}:3:9: unknown_step: there is no step `x`\nerror: bad_workflow: 1 fault\n")
+    );
     let put = &server.seen("PUT")[0];
     assert_eq!(put.line, "PUT /api/v1/workflows/invoice?dry_run=1");
     assert_eq!(

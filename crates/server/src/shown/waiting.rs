@@ -62,7 +62,7 @@ fn of_hop<'a>(h: &'a Hop, snapshot: &'a Snapshot, registry: &Registry) -> Option
         HopState::AwaitingForward { approval }
         | HopState::AwaitingEgress { approval }
         | HopState::AwaitingIngress { approval } => Some(approval_of(h, *approval, snapshot)),
-        HopState::Out { envelope } => Some(worker_of(h, *envelope, snapshot)),
+        HopState::Out { envelope } => Some(worker_of(h, *envelope, snapshot, registry)),
         HopState::Parked => Some(Wait {
             step: &h.step,
             on: "delegations",
@@ -99,17 +99,40 @@ fn approval_of<'a>(h: &'a Hop, id: ApprovalId, snapshot: &'a Snapshot) -> Wait<'
     }
 }
 
-fn worker_of<'a>(h: &'a Hop, id: EnvelopeId, snapshot: &'a Snapshot) -> Wait<'a> {
+/// A time within a sentence: to the second, as a person reads it.
+fn moment(at: Timestamp) -> String {
+    let text = at.to_string().replacen('T', " ", 1);
+    text.split_once('.').map_or(text.clone(), |(seconds, _)| format!("{seconds}Z"))
+}
+
+/// A role whose workers may take what goes there.
+fn a_role_for(to: &Endpoint, registry: &Registry) -> String {
+    match to {
+        Endpoint::Role(name) => name.to_string(),
+        Endpoint::Team(team) => {
+            let member = registry.roles.values().find(|r| r.teams.contains(team));
+            member.map_or_else(|| "ROLE".to_owned(), |r| r.name.to_string())
+        }
+        Endpoint::Agent(_) => "ROLE".to_owned(),
+    }
+}
+
+fn worker_of<'a>(h: &'a Hop, id: EnvelopeId, snapshot: &'a Snapshot, registry: &Registry) -> Wait<'a> {
     let envelope = snapshot.envelopes.iter().map(|(e, _)| e).find(|e| e.id == id);
-    let name = match &h.to {
-        Endpoint::Role(n) => n.to_string(),
-        other => format!("ROLE-OF-{other}").replace(':', "-"),
-    };
     let hint = match envelope.map(|e| &e.state) {
         Some(EnvelopeState::Leased { worker, until, .. }) => {
-            format!("Worker {worker} has it; its lease lasts until {until}.")
+            format!("Worker {worker} has it; its lease lasts until {}.", moment(*until))
         }
-        _ => format!("No worker has taken it: `exeat worker --role {name} -- CMD`"),
+        Some(EnvelopeState::Paused { until }) => {
+            format!("Its last worker failed; it is handed out again at {}.", moment(*until))
+        }
+        _ => {
+            let role = a_role_for(&h.to, registry);
+            format!(
+                "No worker has taken it: `exeat worker --role {role} -- CMD`, with a key from `exeat key create \
+                 --name {role} --scope worker --worker-role {role}`"
+            )
+        }
     };
     Wait {
         step: &h.step,

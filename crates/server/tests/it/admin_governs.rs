@@ -204,3 +204,42 @@ async fn budgets_costs_orgs_and_dead_letters_answer_as_they_should() {
     let id = "0197f3a0-0000-7000-8000-000000000001";
     rig.admin(get(&format!("/api/v1/dead-letters/{id}"))).await.problem(404, "not_found");
 }
+
+#[tokio::test]
+async fn each_fault_of_a_workflow_has_its_code_and_their_head_counts_them() {
+    let rig = Rig::several().await;
+    let push = |name: &str, text: &str| {
+        call("PUT", &format!("/api/v1/workflows/{name}?dry_run=1")).body("application/yaml", text)
+    };
+    let told = |p: &Value| -> Vec<(String, u64, u64)> {
+        let place = |e: &Value, m: &str| e[m].as_u64().unwrap();
+        let all = p["errors"].as_array().unwrap().iter();
+        all.map(|e| (e["code"].as_str().unwrap().to_owned(), place(e, "line"), place(e, "column"))).collect()
+    };
+    let fault = |code: &str, line, column| (code.to_owned(), line, column);
+
+    let text = "name: X_Y\ncolour: red\nsteps:\n  a: { to: \"https://x.example\" }\n";
+    let mixed = rig.admin(push("w", text)).await.problem(422, "url_in_workflow");
+    assert_eq!(
+        told(&mixed),
+        [fault("bad_value", 1, 7), fault("unknown_member", 2, 1), fault("url_in_workflow", 4, 12)]
+    );
+    assert_eq!(
+        mixed["detail"],
+        "The workflow has 3 faults: 1 unknown_member, 1 bad_value, 1 url_in_workflow."
+    );
+    assert_eq!(mixed["next"], "Correct each place that is listed.", "no advice that fits one of them only");
+
+    let one = rig.admin(push("w", "name: w\nsteps:\n  a: { to: \"https://x.example\" }\n")).await;
+    let one = one.problem(422, "url_in_workflow");
+    assert_eq!(one["detail"], "The workflow has 1 fault: url_in_workflow.");
+    assert!(one["next"].as_str().unwrap().contains("agent:KEY"), "{one}");
+
+    let other = rig.admin(push("other", "steps: { a: { to: role:r } }\nname: w\n")).await;
+    assert_eq!(told(&other.problem(422, "bad_workflow")), [fault("bad_value", 2, 7)]);
+    let schema = "name: w\nsteps:\n  a:\n    to: role:r\n    output_schema: { type: 5 }\n";
+    assert_eq!(
+        told(&rig.admin(push("w", schema)).await.problem(422, "bad_workflow")),
+        [fault("bad_schema", 5, 20)]
+    );
+}

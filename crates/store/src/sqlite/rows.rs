@@ -277,6 +277,7 @@ fn bridge_columns(version: Value, b: &Bridge, due: Value, at: Timestamp) -> [Val
 fn envelope_columns(version: Value, e: &Envelope, due: Value) -> [Value; 7] {
     let state = match e.state {
         EnvelopeState::Ready => "ready",
+        EnvelopeState::Paused { .. } => "paused",
         EnvelopeState::Leased { .. } => "leased",
         EnvelopeState::Settled { .. } => "settled",
         EnvelopeState::Void { .. } => "void",

@@ -423,7 +423,7 @@ fn bound(b: &Bridge) -> Option<ForeignKey> {
 }
 
 const fn is_open(state: &EnvelopeState) -> bool {
-    matches!(state, EnvelopeState::Ready | EnvelopeState::Leased { .. })
+    matches!(state, EnvelopeState::Ready | EnvelopeState::Paused { .. } | EnvelopeState::Leased { .. })
 }
 
 const fn due_kind(key: &Key) -> Option<DueKind> {

@@ -452,7 +452,10 @@ impl Seen {
         if (e.kind == EnvelopeKind::Reply) != (e.turn > 1) {
             wrong.push(format!("P3: a {:?} in turn {}", e.kind, e.turn));
         }
-        let open = matches!(e.state, EnvelopeState::Ready | EnvelopeState::Leased { .. });
+        let open = matches!(
+            e.state,
+            EnvelopeState::Ready | EnvelopeState::Paused { .. } | EnvelopeState::Leased { .. }
+        );
         if open != e.due_at.is_some() {
             wrong.push(format!("P4: envelope {:?} is due {:?}", e.state, e.due_at));
         }

@@ -424,3 +424,15 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn every_bad_expression_of_a_string_is_told_where_it_stands() {
+    let text = "name: w\nsteps:\n  a: { to: role:r, input: \"x ${{ 1 + }} y ${{ input }} ${{ nope }} ${{ f(1) }}\" }\n";
+    let at = |what: &str| u32::try_from(text.lines().nth(2).unwrap().find(what).unwrap()).unwrap() + 1;
+    let pointer = || "/steps/a/input".to_owned();
+    let found = faults(text);
+    assert_eq!(found.len(), 3, "{found:?}");
+    assert_eq!(found[0].0, FaultCode::BadExpression);
+    assert_eq!(found[1], (FaultCode::UnknownName, 3, at("nope"), pointer()));
+    assert_eq!(found[2], (FaultCode::UnknownFunction, 3, at("f(1)"), pointer()));
+}
