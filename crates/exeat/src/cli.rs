@@ -7,6 +7,7 @@
 mod agent;
 mod approval;
 mod audit;
+mod dry_run;
 mod follow;
 mod given;
 mod govern;
@@ -19,12 +20,14 @@ mod workflow;
 
 use std::ffi::OsString;
 use std::io::Write as _;
+use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::failure::{Exit, Failure, Problem};
 use crate::show::{Format, Show, Volume};
+use session::Access;
 pub(crate) use session::Session;
 
 /// Commands by what a person is doing; a test holds it to the list of commands.
@@ -102,6 +105,9 @@ struct Global {
     #[arg(id = "server_key", long = "key", global = true, env = "EXEAT_KEY", hide_env_values = true)]
     #[arg(value_name = "KEY|@FILE")]
     key: Option<String>,
+    /// Certificates (PEM) that alone vouch for an https server, e.g. of a private CA
+    #[arg(long, global = true, env = "EXEAT_CA", hide_env_values = true, value_name = "FILE")]
+    ca: Option<PathBuf>,
     /// One JSON object on one line; an error is a problem object on stderr
     #[arg(long, global = true)]
     json: bool,
@@ -185,7 +191,9 @@ pub(crate) fn main(args: Vec<OsString>) -> Exit {
 }
 
 async fn dispatch(cli: Cli, show: &Show) -> Result<Exit, Failure> {
-    let session = || Session::new(show.clone(), &cli.global.url, cli.global.key.as_deref());
+    let Global { url, key, ca, .. } = cli.global;
+    let session =
+        || Session::new(show.clone(), Access { url, key, ca: ca.filter(|p| !p.as_os_str().is_empty()) });
     match cli.command {
         Command::Serve(args) => crate::serve::run(args, show).await,
         Command::Demo(args) => crate::demo::run(args, show).await,

@@ -1,4 +1,4 @@
-//! A small HTTP client for **our own API** and nothing else: no redirects, no proxies, no cookies, no TLS.
+//! A small HTTP client for **our own API** and nothing else: no redirects, no proxies, no cookies.
 //! What leaves for a foreign agent goes through the guarded connector of the gateway, never through here.
 //!
 //! Promises: every answer is bounded in size and time; a POST carries an `Idempotency-Key` and is repeated
@@ -8,11 +8,15 @@
 mod call;
 mod exchange;
 pub(crate) mod sse;
+mod tls;
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, StatusCode};
+use rustls::ClientConfig;
 use serde_json::Value;
 use url::Url;
 
@@ -30,6 +34,7 @@ const TRIES: u32 = 3;
 #[derive(Clone)]
 pub(crate) struct Client {
     base: Url,
+    tls: Option<Arc<ClientConfig>>,
     authorization: Option<HeaderValue>,
 }
 
@@ -79,31 +84,25 @@ impl Answer {
         if self.body.is_empty() {
             return Ok(Value::Null);
         }
-        serde_json::from_slice(&self.body).map_err(|e| {
-            CallError::Refused(Box::new(Problem::new(
-                "unexpected_answer",
-                format!("the server's answer isn't JSON ({e}); is this an Exeat server?"),
-            )))
-        })
+        serde_json::from_slice(&self.body)
+            .map_err(|e| CallError::Refused(Box::new(Problem::not_exeats(&format!("it isn't JSON ({e})")))))
     }
 }
 
 impl Client {
-    /// A client for the server at `url`, e.g. `http://127.0.0.1:7700`, with this API key.
+    /// A client for the server at `url`, e.g. `http://127.0.0.1:7700`, with this API key; `ca` is a file of the
+    /// certificates that alone are trusted to vouch for it.
     ///
     /// # Errors
-    /// If the URL isn't plain http with a host, or the key isn't one line of visible characters.
-    pub(crate) fn new(url: &str, key: Option<&str>) -> Result<Self, Failure> {
+    /// If the URL isn't http or https with a host, the key isn't one line of visible characters, or the CA can't be read.
+    pub(crate) fn new(url: &str, key: Option<&str>, ca: Option<&Path>) -> Result<Self, Failure> {
         let bad = |why: &str| Failure::usage(format!("--url {url:?} {why}"));
         let mut base = Url::parse(url).map_err(|e| bad(&format!("isn't a URL: {e}")))?;
-        match base.scheme() {
-            "http" => {}
-            "https" => {
-                return Err(bad("is https, which this command doesn't speak")
-                    .next("reach the server on loopback, through a tunnel or a TLS sidecar"));
-            }
-            _ => return Err(bad("isn't an http URL, like http://127.0.0.1:7700")),
-        }
+        let tls = match base.scheme() {
+            "http" => None,
+            "https" => Some(tls::config(ca)?),
+            _ => return Err(bad("isn't an http or https URL, like http://127.0.0.1:7700")),
+        };
         if !base.has_host() || !base.username().is_empty() || base.password().is_some() {
             return Err(bad("must have a host and no user").next("pass the key with --key"));
         }
@@ -117,7 +116,7 @@ impl Client {
                 Ok::<_, Failure>(value)
             })
             .transpose()?;
-        Ok(Self { base, authorization })
+        Ok(Self { base, tls, authorization })
     }
 
     /// Does the address itself say that the server is on this machine?
@@ -165,7 +164,7 @@ impl Client {
 
     async fn open_once(&self, call: &Call) -> Result<Streamed, Failed> {
         let request = call.request(&self.base, self.authorization.as_ref()).map_err(Failed::NotSent)?;
-        let mut exchange = Exchange::connect(&self.base).await.map_err(Failed::NotSent)?;
+        let mut exchange = Exchange::connect(&self.base, self.tls.as_ref()).await.map_err(Failed::NotSent)?;
         let head = tokio::time::timeout(call.patience(), exchange.ask(request))
             .await
             .map_err(|_| Failed::Broken(format!("no answer within {:?}", call.patience())))?
@@ -175,6 +174,9 @@ impl Client {
             return Ok(streamed);
         }
         let body = streamed.whole(1 << 20, Duration::from_secs(10)).await.unwrap_or_default();
+        if head.status == StatusCode::UNAUTHORIZED && self.authorization.is_none() {
+            return Err(Failed::Refused(Box::new(Problem::no_key())));
+        }
         Err(Failed::Refused(refusal(head.status, &body)))
     }
 
@@ -196,7 +198,9 @@ impl Client {
                 page = page.query("cursor", c);
             }
             let answer = self.json(&page).await?;
-            let found = answer.get("items").and_then(Value::as_array).cloned().unwrap_or_default();
+            let Some(found) = answer.get("items").and_then(Value::as_array).cloned() else {
+                return Err(CallError::Refused(Box::new(Problem::not_exeats("it is no list of items"))));
+            };
             cursor = answer.get("next_cursor").and_then(Value::as_str).map(str::to_owned);
             // A page without items that promises more would be asked for without end.
             let last = cursor.is_none() || found.is_empty();
@@ -276,14 +280,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_plain_http_url_with_a_host_and_no_user_is_a_server() {
-        for ok in ["http://127.0.0.1:7700", "http://[::1]:7700", "http://exeat.internal/gateway/"] {
-            assert!(Client::new(ok, None).is_ok(), "{ok}");
+    fn only_an_http_url_with_a_host_and_no_user_is_a_server() {
+        for ok in
+            ["http://127.0.0.1:7700", "http://[::1]:7700", "http://exeat.internal/gateway/", "https://x"]
+        {
+            assert!(Client::new(ok, None, None).is_ok(), "{ok}");
         }
-        for bad in ["", "127.0.0.1:7700", "https://x", "ftp://x", "http://u:p@x", "http://", "file:///x"] {
-            assert_eq!(Client::new(bad, None).err().map(|f| f.exit()), Some(Exit::Usage), "{bad}");
+        for bad in ["", "127.0.0.1:7700", "https://u@x", "ftp://x", "http://u:p@x", "http://", "file:///x"] {
+            assert_eq!(Client::new(bad, None, None).err().map(|f| f.exit()), Some(Exit::Usage), "{bad}");
         }
-        assert!(Client::new("http://x", Some("two\nlines")).is_err());
+        assert!(Client::new("http://x", Some("two\nlines"), None).is_err());
     }
 
     #[test]

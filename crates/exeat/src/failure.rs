@@ -1,7 +1,7 @@
 //! How a command ends when it can't give its result: a problem (RFC 9457) and an exit code.
 //!
 //! A problem that the server sent is shown as it came; one of our own has the same members, so that a
-//! script reads both alike.
+//! script reads both alike. Its `status` is 0 where no HTTP answer stands behind it.
 
 use std::fmt;
 
@@ -31,9 +31,15 @@ pub(crate) struct Problem {
     members: Map<String, Value>,
 }
 
-/// What to do about a key that is missing or wrong.
-const KEY_WANTED: &str = "give a key that is neither expired nor revoked by --key, EXEAT_KEY or EXEAT_KEY_FILE; without one \
-    exeat-data/admin.key in this folder is used, or in EXEAT_DATA";
+/// What to do about a key that is wrong.
+const OTHER_KEY: &str = "give one that is neither expired nor revoked, by --key, EXEAT_KEY or EXEAT_KEY_FILE";
+/// What to do without a key.
+const KEY_WANTED: &str = "give one by --key KEY or --key @FILE, EXEAT_KEY or EXEAT_KEY_FILE; for a server on this machine admin.key \
+    in EXEAT_DATA or ./exeat-data is used";
+/// What to do about an answer that no Exeat server gives.
+const OTHER_SERVER: &str = "is this an Exeat server, and its own address? see --url and EXEAT_URL";
+/// What to do where nothing better is known.
+const HELP: &str = "see `exeat --help`";
 
 impl Problem {
     /// One of our own.
@@ -43,9 +49,27 @@ impl Problem {
             "type": format!("urn:exeat:problem:{code}"),
             "code": code,
             "title": title,
+            "status": 0,
             "detail": detail.into(),
         });
         Self { members: members.as_object().cloned().unwrap_or_default() }
+    }
+
+    /// The server wants a key, and none was sent.
+    pub(crate) fn no_key() -> Self {
+        Self::new("unauthenticated", "no key was given").next(KEY_WANTED).with_status(401)
+    }
+
+    /// An answer that an Exeat server doesn't give; `why` is said of it.
+    pub(crate) fn not_exeats(why: &str) -> Self {
+        Self::new("unexpected_answer", format!("the answer isn't an Exeat server's: {why}"))
+            .next(OTHER_SERVER)
+    }
+
+    /// Adds the HTTP status of the answer behind it.
+    pub(crate) fn with_status(mut self, status: u16) -> Self {
+        self.members.insert("status".into(), json!(status));
+        self
     }
 
     /// Reads what a server answered with `status`; a body that isn't a problem becomes one.
@@ -55,8 +79,13 @@ impl Problem {
                 let mut problem = Self { members };
                 problem.members.entry("status").or_insert(json!(status));
                 match problem.text("code") {
-                    // The server speaks of a header; here it is a flag.
-                    "unauthenticated" => problem.next(KEY_WANTED),
+                    // The server can't tell a missing key from a wrong one; here one was sent, by a flag or a variable.
+                    "unauthenticated" => {
+                        problem
+                            .members
+                            .insert("detail".into(), json!("the key that was given isn't valid here"));
+                        problem.next(OTHER_KEY)
+                    }
                     _ => problem,
                 }
             }
@@ -71,12 +100,11 @@ impl Problem {
                 };
                 let shown: String = String::from_utf8_lossy(body).chars().take(200).collect();
                 let detail = match shown.trim() {
-                    "" => format!("the server answered {status} without a body"),
-                    text => format!("the server answered {status}: {text}"),
+                    "" => format!("{status} without a body"),
+                    text => format!("{status}: {text}"),
                 };
-                let mut problem = Self::new(code, detail);
-                problem.members.insert("status".into(), json!(status));
-                problem
+                let detail = format!("the answer isn't an Exeat server's: {detail}");
+                Self::new(code, detail).next(OTHER_SERVER).with_status(status)
             }
         }
     }
@@ -122,16 +150,20 @@ impl Problem {
 
     /// The JSON of it.
     pub(crate) fn value(&self) -> Value {
-        Value::Object(self.members.clone())
+        let mut members = self.members.clone();
+        members.entry("next").or_insert_with(|| json!(HELP));
+        Value::Object(members)
     }
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.code(), self.detail().trim_end_matches('.'))?;
+        // Sentences become one line, which others may go on with.
+        let clause = |text: &str| text.trim_end().trim_end_matches('.').to_owned();
+        write!(f, "{}: {}", self.code(), clause(self.detail()))?;
         match self.text("next") {
             "" => Ok(()),
-            next => write!(f, "; {next}"),
+            next => write!(f, "; {}", clause(next)),
         }
     }
 }
@@ -192,12 +224,30 @@ mod tests {
         let p = Problem::new("not_found", "no agent \"x\".").next("exeat agent list");
         assert_eq!(p.to_string(), "not_found: no agent \"x\"; exeat agent list");
         assert_eq!(Problem::new("usage", "no").to_string(), "usage: no");
+        let p = Problem::new("task_ended", "The task has ended.").next("See it.");
+        assert_eq!(format!("{p}; still waiting"), "task_ended: The task has ended; See it; still waiting");
+    }
+
+    #[test]
+    fn a_problem_of_our_own_has_every_member_that_a_servers_has() {
+        for p in [Problem::new("usage", "no"), Problem::no_key(), Problem::not_exeats("it sings")] {
+            let shown = p.value();
+            for member in ["type", "code", "title", "detail", "next"] {
+                assert!(shown[member].as_str().is_some_and(|t| !t.is_empty()), "{member} in {shown}");
+            }
+            assert!(shown["status"].is_u64(), "{shown}");
+        }
+        assert_eq!((Problem::no_key().status(), Problem::new("usage", "no").status()), (401, 0));
     }
 
     #[test]
     fn an_answer_that_is_no_problem_becomes_one() {
         let p = Problem::of_answer(502, b"<html>");
         assert_eq!((p.code(), p.status()), ("unexpected_answer", 502));
+        assert_eq!(
+            p.to_string(),
+            format!("unexpected_answer: the answer isn't an Exeat server's: 502: <html>; {OTHER_SERVER}")
+        );
         let p = Problem::of_answer(409, br#"{"code":"exists","detail":"d","next":"n","extra":1}"#);
         assert_eq!(p.value(), json!({"code":"exists","detail":"d","next":"n","extra":1,"status":409}));
         assert_eq!(Problem::of_answer(401, b"").code(), "unauthenticated");

@@ -49,8 +49,16 @@ struct Wanted {
     from: Option<u64>,
     kind: Option<Kind>,
     task: Option<TaskId>,
+    /// `newest`: the last ones first.
+    order: Option<Order>,
     limit: Option<u32>,
     cursor: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Order {
+    Newest,
 }
 
 #[derive(Debug, Deserialize)]
@@ -83,6 +91,9 @@ async fn list(
     let page = page(asked.limit, asked.cursor.as_deref())?;
     let bad_cursor = || Problem::new(Code::BadCursor, "The cursor isn't one that a page ended with.");
     let after = page.after.as_deref().map(str::parse::<u64>).transpose().map_err(|_| bad_cursor())?;
+    if asked.order == Some(Order::Newest) {
+        return newest(&app, caller.org(), &asked, after, page.limit).await;
+    }
     let mut next = after.map_or(1, |n| n.saturating_add(1)).max(asked.from.unwrap_or(1)).max(1);
     let most = usize::try_from(page.limit).unwrap_or(usize::MAX);
     let mut items = Vec::new();
@@ -115,6 +126,50 @@ async fn list(
         }
     }
     Ok(Json(Paged::of(items, Some((next - 1).to_string()))))
+}
+
+/// The last records first, those below `before`.
+async fn newest(
+    app: &App,
+    org: &OrgName,
+    asked: &Wanted,
+    before: Option<u64>,
+    limit: u32,
+) -> Result<Json<Paged<Box<RawValue>>>, Problem> {
+    let first = asked.from.unwrap_or(1).max(1);
+    let most = usize::try_from(limit).unwrap_or(usize::MAX);
+    let mut next = match before {
+        Some(seq) => seq,
+        None => app.archive.head(org).await?.size.saturating_add(1),
+    };
+    let stop = next.saturating_sub(LOOKED_THROUGH).max(first);
+    let mut items = Vec::new();
+    while next > stop {
+        let from = next.saturating_sub(u64::from(CHUNK)).max(stop);
+        let records = match asked.task {
+            Some(task) => app.archive.records_of(org, task).await?,
+            None => {
+                let wanted = u32::try_from(next - from).unwrap_or(CHUNK);
+                app.archive.records(org, from, wanted).await?
+            }
+        };
+        let upto = next;
+        for record in records.into_iter().rev().filter(|r| (first..upto).contains(&r.seq)) {
+            if !is_of(&record, asked.kind) {
+                continue;
+            }
+            if items.len() == most {
+                return Ok(Json(Paged::of(items, Some(next.to_string()))));
+            }
+            next = record.seq;
+            items.push(raw(record)?);
+        }
+        if asked.task.is_some() {
+            return Ok(Json(Paged::of(items, None)));
+        }
+        next = from;
+    }
+    Ok(Json(Paged::of(items, (next > first).then(|| next.to_string()))))
 }
 
 /// The head before a place in the chain.

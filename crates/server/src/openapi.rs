@@ -220,7 +220,7 @@ pub const ADMIN: &[Route] = &[
         "/api/v1/ledger",
         &[Viewer],
         "Lists records.",
-        &["from", "kind", "task", "limit", "cursor"],
+        &["from", "kind", "task", "order", "limit", "cursor"],
         "RecordPage",
     ),
     Route {
@@ -457,4 +457,26 @@ async fn show() -> Response {
     static TEXT: OnceLock<String> = OnceLock::new();
     let text = TEXT.get_or_init(|| document().to_string());
     ([(CONTENT_TYPE, JSON)], text.as_str()).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_page_of_the_api_lists_every_call_and_no_other() {
+        let page = include_str!("../../../docs/api.md");
+        let rows = page.lines().filter_map(|l| l.strip_prefix("| `"));
+        let listed: BTreeSet<&str> = rows.filter_map(|r| r.split('`').next()).collect();
+        let named: Vec<String> = all()
+            .map(|r| {
+                let path = r.path.strip_prefix("/api/v1").unwrap_or(r.path);
+                format!("{} {path}", r.method.to_uppercase())
+            })
+            .collect();
+        let named: BTreeSet<&str> = named.iter().map(String::as_str).collect();
+        assert_eq!(listed, named);
+    }
 }

@@ -11,7 +11,7 @@ use axum::routing::{post, put};
 use axum::{Json, Router};
 use exeat_core::endpoint::Endpoint;
 use exeat_core::gate::verdict::{Action, Entity, Facts, HopFacts, Question};
-use exeat_core::gate::{Asked as AskedGate, Begun, posture_rule, weigh};
+use exeat_core::gate::{Asked as AskedGate, Begun, is_halted, posture_rule, weigh};
 use exeat_core::id::{KeyId, RoleName};
 use exeat_core::label::Label;
 use exeat_core::ledger::data::Governs;
@@ -126,6 +126,8 @@ struct Imagined {
     label: Option<WrittenLabel>,
     #[serde(default)]
     skill: Option<String>,
+    #[serde(default)]
+    budget_microusd: Option<u64>,
 }
 
 /// Who would send it, and what they may.
@@ -225,8 +227,13 @@ async fn explain(
     if !may {
         return Err(Problem::new(Code::DestinationNotAllowed, format!("The role may not delegate to {to}.")));
     }
-    let facts = facts(&payload, &label, imagined.skill, &to, &registry, now);
+    let mut facts = facts(&payload, &label, imagined.skill, &to, &registry, now);
+    facts.budget_left_microusd = imagined.budget_microusd;
     let (action, resource, broken) = destination(&registry, &to, &label)?;
+    let over = imagined.budget_microusd.is_some_and(|budget| facts.price_microusd > budget);
+    let broken = broken.or(over.then_some(ReasonCode::BudgetExceeded));
+    let halted =
+        matches!(&to, Endpoint::Agent(key) if registry.agent(key).is_some_and(|a| is_halted(&registry, a)));
     let asked = AskedGate {
         org: caller.org(),
         principal: sender.entity.clone(),
@@ -250,6 +257,7 @@ async fn explain(
         members.insert("label".to_owned(), label.shown());
         members.insert("price_microusd".to_owned(), json!(facts.price_microusd));
         members.insert("redactions".to_owned(), json!([]));
+        members.insert("halted".to_owned(), json!(halted));
         members.insert("context".to_owned(), describe(&question));
     }
     Ok(Json(shown))

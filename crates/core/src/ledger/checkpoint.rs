@@ -138,6 +138,12 @@ fn signature_line(line: &str) -> Option<(&str, Vec<u8>)> {
     named.then_some((name, bytes))
 }
 
+/// The name and the key id of a signature line.
+pub(super) fn signer_of(line: &str) -> Option<(String, [u8; 4])> {
+    let (name, bytes) = signature_line(line)?;
+    Some((name.to_owned(), *bytes.first_chunk()?))
+}
+
 /// The origin of an org's checkpoints, and the name of the key that signs them.
 #[must_use]
 pub fn origin(org: &OrgName) -> String {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::canonical;
 use super::chain::{Hash, Head};
-use super::checkpoint::{Checkpoint, PublicKey, origin};
+use super::checkpoint::{Checkpoint, PublicKey, origin, signer_of};
 use super::verify::{Flaw, Verification, Verifier};
 use crate::id::OrgName;
 use crate::time::Timestamp;
@@ -184,6 +184,18 @@ fn open_last(line: &[u8], org: &OrgName, key: &PublicKey) -> Option<Checkpoint> 
     let last: Signed = serde_json::from_slice(line).ok()?;
     let checkpoint = Checkpoint::open(&last.checkpoint, key).ok()?;
     (origin(&checkpoint.org) == origin(org)).then_some(checkpoint)
+}
+
+/// Who signed the last line of an export, as `name+id`, if that wasn't `key` under any name. It is told to people and
+/// proves nothing: the line isn't verified.
+#[must_use]
+pub fn other_signer(last_line: &[u8], key: &PublicKey) -> Option<String> {
+    let last: Signed = serde_json::from_slice(last_line).ok()?;
+    let signers = last.checkpoint.lines().filter_map(signer_of);
+    let ours = |(name, id): &(String, [u8; 4])| key.id(name) == *id;
+    let (others, by_us): (Vec<_>, Vec<_>) = signers.partition(|s| !ours(s));
+    let (name, id) = others.into_iter().next().filter(|_| by_us.is_empty())?;
+    Some(format!("{name}+{}", hex::encode(id)))
 }
 
 fn not_begun(why: Flaw) -> Verification {

@@ -411,7 +411,10 @@ pub(crate) fn policies_of(weighed: &Weighed) -> String {
         .policies
         .iter()
         .filter(|p| weighed.denied.is_none_or(|c| c.as_str() != p.id))
-        .map(|p| p.reason.as_ref().map_or_else(|| p.id.clone(), |r| format!("{}: {r}", p.id)))
+        .map(|p| {
+            let said = |r: &String| format!("{}: {}", p.id, r.trim_end_matches('.'));
+            p.reason.as_ref().map_or_else(|| p.id.clone(), said)
+        })
         .collect();
     said.join("; ")
 }

@@ -105,11 +105,11 @@ struct Server {
 
 #[derive(Debug, Args)]
 struct Entry {
-    /// a2a, google_adk or claude
-    #[arg(long, value_name = "PROVIDER")]
+    /// What kind of agent it is
+    #[arg(long, value_name = "PROVIDER", value_parser = ["a2a", "google_adk"])]
     provider: Option<String>,
-    /// auto, 1.0, 0.3, 0.2 or 0.1
-    #[arg(long, value_name = "VERSION")]
+    /// The version of A2A to speak; auto: as its card says
+    #[arg(long, value_name = "VERSION", value_parser = ["auto", "1.0", "0.3", "0.2"])]
     protocol: Option<String>,
     /// A skill it may be asked for; any if never given
     #[arg(long = "skill", value_name = "ID")]

@@ -201,8 +201,20 @@ impl Deny {
 async fn decide(session: &Session, id: ApprovalId, what: &str, body: &Value) -> Result<Exit, Failure> {
     let id = id.to_string();
     let decided = session.client.json(&Call::post(&["approvals", &id, what], body)).await?;
-    session.show.result(&decided, |style| format!("{} {id}", style.word(&cell(&decided, "status"))))?;
+    session.show.result(&decided, |style| match missing(&decided) {
+        Some(roles) => format!(
+            "{} {id}: your yes counted; somebody who may approve as {roles} must say yes too",
+            style.word(&cell(&decided, "status"))
+        ),
+        None => format!("{} {id}", style.word(&cell(&decided, "status"))),
+    })?;
     Ok(Exit::Done)
+}
+
+/// The roles of which nobody has said yes yet, where that keeps it open.
+fn missing(approval: &Value) -> Option<String> {
+    let roles = approval.get("missing_roles").map(plain).filter(|r| !r.is_empty())?;
+    (cell(approval, "status") == "pending").then_some(roles)
 }
 
 /// The digest that the decision will carry: that of what was loaded, and of what was pinned.
@@ -267,6 +279,7 @@ fn whole(style: Style, a: &Value) -> String {
             ("price", money(a.get("price_microusd").unwrap_or(&Value::Null))),
             ("because", because),
             ("needs", cell(a, "roles")),
+            ("still needs", missing(a).filter(|m| *m != cell(a, "roles")).unwrap_or_default()),
             ("decisions", decisions),
             ("created", moment("created_at")),
             ("expires", moment("expires_at")),

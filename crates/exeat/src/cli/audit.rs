@@ -26,10 +26,11 @@ pub(crate) enum Audit {
     Key,
 }
 
-/// List records
+/// List the last records, or those from a number on; in the order of the ledger
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
+  exeat audit list --limit 20
   exeat audit list --task 0197f3a0-0000-7000-8000-000000000001
   exeat audit list --kind edge --json")]
 pub(crate) struct List {
@@ -39,7 +40,7 @@ pub(crate) struct List {
     /// Only this kind: edge, verdict, approval, attempt, outcome, cost, late, refused, change, operator
     #[arg(long, value_name = "KIND")]
     kind: Option<String>,
-    /// From this sequence number on
+    /// From this sequence number on, not the last ones
     #[arg(long, value_name = "SEQ")]
     from: Option<u64>,
     /// At most so many
@@ -107,12 +108,24 @@ impl List {
         let call = Call::get(&["ledger"])
             .query_if("from", self.from)
             .query_if("kind", self.kind.as_ref())
-            .query_if("task", self.task);
-        let page = session.client.pages(call, self.limit as usize).await?;
+            .query_if("task", self.task)
+            .query_if("order", self.from.is_none().then_some("newest"));
+        let mut page = session.client.pages(call, self.limit as usize).await?;
+        if self.from.is_none()
+            && let Some(items) = page.get_mut("items").and_then(Value::as_array_mut)
+        {
+            items.reverse();
+        }
         let items = page.get("items").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let rows: Vec<_> = items.iter().map(row).collect();
         let headings = ["SEQ", "AT", "KIND", "ACTOR", "TASK", "STEP", "EDGE", "WHAT"];
         session.show.result(&page, |style| table(style, headings, &rows))?;
+        if page.get("next_cursor").is_some_and(Value::is_string) {
+            let which = if self.from.is_none() { "earlier" } else { "later" };
+            session
+                .show
+                .progress(&format!("{which} records aren't shown: raise --limit, or begin with --from SEQ"));
+        }
         Ok(Exit::Done)
     }
 }
@@ -160,10 +173,13 @@ impl Verify {
         show: &Show,
         session: impl FnOnce() -> Result<Session, Failure>,
     ) -> Result<Exit, Failure> {
+        let mut signer = None;
         let verification = match (&self.file, &self.key) {
             (Some(file), Some(key)) => {
                 let pem = key.trim_start_matches('@').as_ref();
-                offline::verify(file, pem, self.held.as_deref())?
+                let (verification, other) = offline::verify(file, pem, self.held.as_deref())?;
+                signer = other;
+                verification
             }
             (Some(_), None) => {
                 return Err(Failure::usage("--file needs the ledger's public key")
@@ -184,9 +200,20 @@ impl Verify {
             return Ok(Exit::Done);
         }
         let bad = verification.get("first_bad").unwrap_or(&Value::Null);
-        let detail = match bad.get("seq") {
+        if let Some(signer) = signer {
+            let problem = Problem::new(
+                "not_verified",
+                format!("the export is signed by another key than this PEM: {signer}"),
+            )
+            .next("use the PEM that `exeat audit key` printed of that ledger");
+            return Err(Failure::of(Exit::Unverified, problem));
+        }
+        let detail = match bad.get("seq").filter(|seq| **seq != json!(0)) {
             Some(seq) => format!("record {}: {}", plain(seq), cell(bad, "why")),
-            None => "the ledger doesn't verify".to_owned(),
+            None => match cell(bad, "why") {
+                why if why.is_empty() => "the ledger doesn't verify".to_owned(),
+                why => format!("it can't be begun: {why}"),
+            },
         };
         let problem =
             Problem::new("not_verified", detail).next("keep the export, and compare with earlier heads");
@@ -197,6 +224,10 @@ impl Verify {
 fn verified(style: Style, v: &Value) -> String {
     let checkpoint = v.get("checkpoint").unwrap_or(&Value::Null);
     let bad = v.get("first_bad").filter(|b| !b.is_null());
+    if let Some(bad) = bad.filter(|b| b.get("seq") == Some(&json!(0))) {
+        // Nothing was read, so there is nothing to count.
+        return fields(style, &[("verified", cell(v, "verified")), ("header", cell(bad, "why"))]);
+    }
     fields(
         style,
         &[

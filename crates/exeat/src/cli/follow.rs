@@ -21,10 +21,21 @@ pub(crate) enum Wait {
     TimedOut(Option<Value>),
 }
 
+/// How long a server that is asked by the call that began the task may take to answer.
+const ASKED_AGAIN: u64 = 20;
+
 /// The server sends a comment every 15 s; three missed are a dead connection.
 const SILENCE: Duration = Duration::from_secs(45);
 
-/// Follows a task to its end. `known` is the task as the server gave it, if it did: then the server was there,
+/// A task that this command began: as the server gave it, and by which call.
+pub(crate) struct Begun {
+    /// The task.
+    pub(crate) task: Value,
+    /// The call. Made again, it does nothing twice, and gives the task to whoever may begin one but not read any.
+    pub(crate) call: Call,
+}
+
+/// Follows a task to its end. `begun` says that this command began it: then the server was there,
 /// and is waited for as long as the patience lasts. `tell` gets each event once, in order.
 ///
 /// # Errors
@@ -32,12 +43,14 @@ const SILENCE: Duration = Duration::from_secs(45);
 pub(crate) async fn to_end(
     session: &Session,
     task_id: &str,
-    known: Option<Value>,
+    begun: Option<Begun>,
     patience: Option<Duration>,
     tell: &mut dyn FnMut(&Event) -> Result<(), Failure>,
 ) -> Result<Wait, Failure> {
-    let reached = known.is_some();
-    let mut follow = Follow { session, task_id, last_event: None, seen: known, reached, misses: 0 };
+    let reached = begun.is_some();
+    let (seen, again) = begun.map(|b| (b.task, b.call)).unzip();
+    let mut follow =
+        Follow { session, task_id, last_event: None, seen, again, may_read: true, reached, misses: 0 };
     let followed = match patience {
         Some(p) => tokio::time::timeout(p, follow.run(tell)).await.ok(),
         None => Some(follow.run(tell).await),
@@ -58,6 +71,9 @@ struct Follow<'a> {
     task_id: &'a str,
     last_event: Option<String>,
     seen: Option<Value>,
+    again: Option<Call>,
+    /// The key may read tasks, as far as is known.
+    may_read: bool,
     reached: bool,
     misses: u32,
 }
@@ -65,10 +81,16 @@ struct Follow<'a> {
 impl Follow<'_> {
     async fn run(&mut self, tell: &mut dyn FnMut(&Event) -> Result<(), Failure>) -> Result<Value, Failure> {
         loop {
-            let listened = self.listen(tell).await?;
-            match self.session.client.json(&self.call(&[])).await {
+            let listened = if self.may_read { self.listen(tell).await? } else { false };
+            match self.session.client.json(&self.look(ASKED_AGAIN)).await {
                 Ok(task) if ending(status(&task)).is_some() => return Ok(task),
-                Ok(task) => self.saw(task),
+                Ok(task) => {
+                    let before = self.seen.as_ref().map(status).unwrap_or_default();
+                    if !self.may_read && status(&task) != before {
+                        self.session.show.progress(&format!("task {}", status(&task)));
+                    }
+                    self.saw(task);
+                }
                 Err(e) => self.missed(e)?,
             }
             // Without events, or after they broke off, it is asked again in a while.
@@ -83,6 +105,17 @@ impl Follow<'_> {
         Call::get(&segments)
     }
 
+    /// The call that gives the task: reading it, or where the key may not, the call that began it, which then waits.
+    fn look(&self, wait_s: u64) -> Call {
+        match &self.again {
+            Some(begun) if !self.may_read => {
+                let prefer = HeaderName::from_static("prefer");
+                begun.clone().header(prefer, format!("wait={wait_s}")).long_poll(Duration::from_secs(wait_s))
+            }
+            _ => self.call(&[]),
+        }
+    }
+
     /// Listens until the events end or break off. Was there anything to listen to?
     async fn listen(&mut self, tell: &mut dyn FnMut(&Event) -> Result<(), Failure>) -> Result<bool, Failure> {
         let mut call = self.call(&["events"]).header(ACCEPT, "text/event-stream");
@@ -93,6 +126,10 @@ impl Follow<'_> {
             Ok(stream) => stream,
             // The task tells if it is the task or only its events that aren't there.
             Err(CallError::Refused(p)) if matches!(p.status(), 404..=406) => return Ok(false),
+            Err(CallError::Refused(p)) if p.code() == "scope_missing" && self.again.is_some() => {
+                self.may_read = false;
+                return Ok(false);
+            }
             Err(e) => {
                 self.missed(e)?;
                 return Ok(false);
@@ -158,9 +195,9 @@ impl Follow<'_> {
     }
 
     async fn last_look(&self) -> Option<Value> {
-        let call = self.call(&[]);
+        let call = self.look(1);
         let look = self.session.client.open(&call);
-        tokio::time::timeout(Duration::from_secs(2), async {
+        tokio::time::timeout(Duration::from_secs(3), async {
             let mut stream = look.await.ok()?;
             let mut body = Vec::new();
             while let Some(piece) = stream.piece(SILENCE).await.ok()? {

@@ -9,7 +9,8 @@ use exeat_core::time::Span;
 use serde_json::{Value, json};
 
 use super::Session;
-use super::follow::{Wait, to_end};
+use super::dry_run;
+use super::follow::{Begun, Wait, to_end};
 use super::given::{self, LabelText};
 use crate::client::Call;
 use crate::client::sse::Event;
@@ -23,7 +24,8 @@ Examples:
   exeat delegate agent:auditor 'Review this invoice: …' --wait
   git diff | exeat delegate role:reviewer - --wait --timeout 10m
   exeat delegate agent:auditor 'See attached' --file invoice.pdf --label confidential
-  exeat delegate agent:auditor --data @order.json --json")]
+  exeat delegate agent:auditor --data @order.json --json
+  exeat delegate agent:auditor 'What would become of this?' --budget 5000 --dry-run")]
 pub(crate) struct Delegate {
     /// role:NAME, team:NAME or agent:KEY
     endpoint: Endpoint,
@@ -37,8 +39,8 @@ pub(crate) struct Delegate {
     skill: Option<String>,
     #[command(flatten)]
     terms: Terms,
-    /// Ask the governor what it would say; nothing is sent
-    #[arg(long, hide = true, conflicts_with = "wait")]
+    /// Only say what would become of it: verdict, policies, label, price. Nothing is sent or recorded
+    #[arg(long, conflicts_with_all = ["wait", "timeout"])]
     dry_run: bool,
 }
 
@@ -48,7 +50,8 @@ pub(crate) struct Delegate {
 Examples:
   exeat run invoice-check --input @invoice.json --wait
   exeat run summarise --text 'The quick brown fox …' --wait --timeout 5m
-  exeat run nightly --json")]
+  exeat run nightly --json
+  exeat run invoice-check --input @invoice.json --dry-run")]
 pub(crate) struct Run {
     /// The workflow
     #[arg(value_name = "NAME")]
@@ -61,8 +64,14 @@ pub(crate) struct Run {
     text: Option<String>,
     #[command(flatten)]
     parts: Parts,
+    /// Not taken: a workflow's steps name their own skills. The server says so
+    #[arg(long, value_name = "ID", hide = true)]
+    skill: Option<String>,
     #[command(flatten)]
     terms: Terms,
+    /// Only say what would become of its steps, as far as that can be said before they run. Nothing is sent
+    #[arg(long, conflicts_with_all = ["wait", "timeout", "skill"])]
+    dry_run: bool,
 }
 
 #[derive(Debug, Args)]
@@ -114,14 +123,7 @@ impl Delegate {
     pub(crate) async fn run(self, session: &Session) -> Result<Exit, Failure> {
         let body = self.body()?;
         if self.dry_run {
-            let asked = given::members([
-                ("to", body.get("to").cloned()),
-                ("input", body.get("input").cloned()),
-                ("label", body.get("label").cloned()),
-            ]);
-            let verdict = session.client.json(&Call::post(&["policy", "explain"], &asked)).await?;
-            session.show.result(&verdict, |_| task::pretty(&verdict))?;
-            return Ok(Exit::Done);
+            return dry_run::hop(session, &body).await;
         }
         hand_out(session, &body, &self.terms).await
     }
@@ -139,6 +141,7 @@ impl Run {
         Ok(given::members([
             ("workflow", Some(json!(self.workflow))),
             ("input", Some(input)),
+            ("skill", self.skill.as_ref().map(|s| json!(s))),
             ("label", self.terms.label.as_ref().map(|l| l.0.clone())),
             ("deadline", self.terms.deadline.map(|d| json!(d.to_string()))),
             ("budget_microusd", self.terms.budget.map(|b| json!(b))),
@@ -146,7 +149,11 @@ impl Run {
     }
 
     pub(crate) async fn run(self, session: &Session) -> Result<Exit, Failure> {
-        hand_out(session, &self.body()?, &self.terms).await
+        let body = self.body()?;
+        if self.dry_run {
+            return dry_run::workflow(session, self.workflow.as_str(), &body).await;
+        }
+        hand_out(session, &body, &self.terms).await
     }
 }
 
@@ -158,11 +165,11 @@ impl Parts {
 }
 
 async fn hand_out(session: &Session, body: &Value, terms: &Terms) -> Result<Exit, Failure> {
-    let created = session.client.json(&Call::post(&["tasks"], body)).await?;
+    let call = Call::post(&["tasks"], body);
+    let created = session.client.json(&call).await?;
     let id = task::id(&created).to_owned();
     if id.is_empty() {
-        let problem = Problem::new("unexpected_answer", "the server's answer names no task");
-        return Err(Failure::of(Exit::Refused, problem));
+        return Err(Failure::of(Exit::Refused, Problem::not_exeats("it names no task")));
     }
     if !terms.wait && terms.timeout.is_none() {
         let show = &session.show;
@@ -179,7 +186,8 @@ async fn hand_out(session: &Session, body: &Value, terms: &Terms) -> Result<Exit
         session.show.progress(&task::event_line(&event.event, &data));
         Ok(())
     };
-    match to_end(session, &id, Some(created), terms.timeout.map(Into::into), &mut tell).await? {
+    let begun = Some(Begun { task: created, call });
+    match to_end(session, &id, begun, terms.timeout.map(Into::into), &mut tell).await? {
         Wait::Ended(ended) => give(session, &ended),
         Wait::TimedOut(seen) => {
             let seen = seen.unwrap_or_default();

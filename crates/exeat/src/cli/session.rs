@@ -1,6 +1,6 @@
 //! What a command works with: where the server is, who asks, and where results go.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::client::Client;
 use crate::failure::Failure;
@@ -12,23 +12,34 @@ pub(crate) struct Session {
     pub(crate) show: Show,
     /// The server, asked as the key's holder.
     pub(crate) client: Client,
-    url: String,
+    access: Access,
+}
+
+/// Where the server is, and how one gets in.
+#[derive(Clone, Debug)]
+pub(crate) struct Access {
+    /// Its URL.
+    pub(crate) url: String,
+    /// The API key, or @FILE.
+    pub(crate) key: Option<String>,
+    /// A file of the certificates that alone vouch for it.
+    pub(crate) ca: Option<PathBuf>,
 }
 
 impl Session {
     /// Finds the key and makes the client. No contact yet.
     ///
     /// # Errors
-    /// If the URL or the key is malformed, or the key's file can't be read.
-    pub(crate) fn new(show: Show, url: &str, key: Option<&str>) -> Result<Self, Failure> {
-        let key = find_key(url, key)?;
-        let client = Client::new(url, key.as_deref())?;
-        Ok(Self { show, client, url: url.to_owned() })
+    /// If the URL or the key is malformed, or the file of the key or the CA can't be read.
+    pub(crate) fn new(show: Show, access: Access) -> Result<Self, Failure> {
+        let key = find_key(&access.url, access.key.as_deref())?;
+        let client = Client::new(&access.url, key.as_deref(), access.ca.as_deref())?;
+        Ok(Self { show, client, access })
     }
 
     /// The same with another key.
     pub(crate) fn with_key(self, key: &str) -> Result<Self, Failure> {
-        Self::new(self.show, &self.url, Some(key))
+        Self::new(self.show, Access { key: Some(key.to_owned()), ..self.access })
     }
 }
 
@@ -53,7 +64,7 @@ fn find_key(url: &str, given: Option<&str>) -> Result<Option<String>, Failure> {
     }
 }
 
-fn read_key(path: &std::path::Path) -> Result<String, Failure> {
+fn read_key(path: &Path) -> Result<String, Failure> {
     let text = std::fs::read_to_string(path)
         .map_err(|e| Failure::usage(format!("cannot read the API key from {}: {e}", path.display())))?;
     match text.trim() {

@@ -3,6 +3,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,10 +13,22 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use rustls_pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
 use url::Url;
 
-type Driver = Pin<Box<Connection<TokioIo<TcpStream>, Full<Bytes>>>>;
+/// A connection, with or without TLS.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+type Driver = Pin<Box<Connection<TokioIo<Box<dyn Stream>>, Full<Bytes>>>>;
+
+/// How long a connection, and then its TLS, may take to be made.
+const CONNECT: Duration = Duration::from_secs(5);
 
 pub(super) struct Exchange {
     sender: SendRequest<Full<Bytes>>,
@@ -29,8 +42,8 @@ pub(super) struct Head {
 }
 
 impl Exchange {
-    /// Connects to the server of `base`.
-    pub(super) async fn connect(base: &Url) -> Result<Self, String> {
+    /// Connects to the server of `base`; with `tls` where it is https.
+    pub(super) async fn connect(base: &Url, tls: Option<&Arc<ClientConfig>>) -> Result<Self, String> {
         let port = base.port_or_known_default().unwrap_or(80);
         let host = match base.host() {
             Some(url::Host::Domain(d)) => d.to_owned(),
@@ -38,14 +51,27 @@ impl Exchange {
             Some(url::Host::Ipv6(a)) => a.to_string(),
             None => return Err("the server's URL has no host".to_owned()),
         };
-        let socket = tokio::time::timeout(Duration::from_secs(5), dial(&host, port))
+        let socket = tokio::time::timeout(CONNECT, dial(&host, port))
             .await
             .map_err(|_| format!("cannot reach {base} within 5 s"))?
             .map_err(|e| format!("cannot reach {base}: {e}"))?;
         let _ = socket.set_nodelay(true);
+        let stream: Box<dyn Stream> = match tls {
+            None => Box::new(socket),
+            Some(tls) => {
+                let name =
+                    ServerName::try_from(host).map_err(|e| format!("{base} has no name for TLS: {e}"))?;
+                let connecting = TlsConnector::from(Arc::clone(tls)).connect(name, socket);
+                let secured = tokio::time::timeout(CONNECT, connecting).await;
+                let secured = secured.map_err(|_| format!("no TLS with {base} within 5 s"))?;
+                Box::new(secured.map_err(|e| {
+                    format!("cannot speak TLS to {base} ({e}); a private CA is named by --ca or EXEAT_CA")
+                })?)
+            }
+        };
         let (sender, driver) = http1::Builder::new()
             .max_headers(100)
-            .handshake(TokioIo::new(socket))
+            .handshake(TokioIo::new(stream))
             .await
             .map_err(|e| format!("cannot speak HTTP to {base}: {e}"))?;
         Ok(Self { sender, driver: Some(Box::pin(driver)), body: None })

@@ -242,7 +242,12 @@ pub(crate) fn event_line(kind: &str, data: &Value) -> String {
                 a if a.is_empty() || a == "0" => String::new(),
                 a => format!(", attempt {a}"),
             };
-            format!("hop of {}: {}{attempt}{reason}", cell(data, "step"), cell(data, "state"))
+            // A delegated task's only step is called so.
+            let of = match cell(data, "step") {
+                step if step == "hop" => String::new(),
+                step => format!(" of {step}"),
+            };
+            format!("hop{of}: {}{attempt}{reason}", cell(data, "state"))
         }
         "approval" => {
             let id = cell(data, "approval_id");
@@ -355,6 +360,12 @@ mod tests {
                 json!({"at": at, "entry": "settle", "amount_microusd": 1000, "task_microusd": 2000}),
                 "03:04:05 cost settle $0.001, task $0.002",
             ),
+            (
+                "hop",
+                json!({"at": at, "step": "hop", "state": "sending", "attempt": 2}),
+                "03:04:05 hop: sending, attempt 2",
+            ),
+            ("hop", json!({"at": at, "step": "audit", "state": "parked"}), "03:04:05 hop of audit: parked"),
             ("new", json!({}), "--:--:-- new {}"),
         ] {
             assert_eq!(event_line(kind, &data), line);

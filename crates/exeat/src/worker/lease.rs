@@ -61,8 +61,7 @@ impl Lease {
     /// Reads the answer to a poll: one lease, or none.
     pub(super) fn of_answer(answer: &Answer) -> Result<Option<Self>, CallError> {
         let unreadable = |e: serde_json::Error| {
-            let detail = format!("the server's lease can't be read: {e}");
-            CallError::Refused(Box::new(Problem::new("unexpected_answer", detail)))
+            CallError::Refused(Box::new(Problem::not_exeats(&format!("its lease can't be read: {e}"))))
         };
         let leases: Leases = serde_json::from_slice(&answer.body).map_err(unreadable)?;
         let Some(raw) = leases.leases.first() else { return Ok(None) };

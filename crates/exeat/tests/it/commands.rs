@@ -199,6 +199,16 @@ fn an_export_verifies_without_a_server_and_only_whole_and_under_its_own_key() {
     assert_eq!(verify("whole", "key.pem"), (0, json!(true)));
     assert_eq!(verify("cut", "key.pem"), (4, json!(false)));
     assert_eq!(verify("whole", "other.pem"), (4, json!(false)));
+    let said = |file: &str, key: &str| {
+        exeat("http://127.0.0.1:1", &["audit", "verify", "--file", &at(file), "--key", &at(key)])
+    };
+    let got = said("whole", "other.pem");
+    let signer = format!("signed by another key than this PEM: {}", key.public().shown(&org));
+    assert!(got.err.contains(&signer), "{}", got.err);
+    std::fs::write(at("noise"), "noise\n").unwrap();
+    let got = said("noise", "key.pem");
+    assert!(got.err.contains("not_verified: it can't be begun: bad_header"), "{}", got.err);
+    assert!(!got.out.contains("records") && !got.out.contains("head "), "{}", got.out);
     for line in [
         &["audit", "verify", "--file", &at("whole")][..],
         &["audit", "verify", "--file", "/none", "--key", "/none"],
@@ -321,6 +331,7 @@ fn each_command_asks_what_the_api_offers() {
             "GET /ledger?from=3&kind=edge&task=ID&limit=100",
             Value::Null,
         ),
+        ("audit list --limit 5", "GET /ledger?order=newest&limit=5", Value::Null),
         ("audit verify", "GET /ledger/verify", Value::Null),
         ("audit key", "GET /ledger/key", Value::Null),
         ("key list", "GET /keys?limit=200", Value::Null),
@@ -356,4 +367,114 @@ fn a_policy_with_faults_is_refused_where_they_are() {
     assert_eq!((got.code, got.out.as_str()), (3, ""));
     assert_eq!(got.err, format!("{path}:2:1: no @id\nerror: bad_policy: {path} has 1 fault(s)\n"));
     assert_eq!(server.seen("POST /api/v1/policy/check")[0].body, "permit (principal, action, resource);");
+}
+
+#[test]
+fn an_answer_that_no_exeat_server_gives_is_told_as_that() {
+    let html = Server::start(|_| Reply::Text("text/html", "<html>hello</html>".to_owned()));
+    let other = Server::start(|_| Reply::Json(200, json!({"hello": "world"})));
+    let away = Server::start(|_| Reply::Json(404, json!({"error": "nothing here"})));
+    for (server, status) in [(&html, 0), (&other, 0), (&away, 404)] {
+        let got = exeat(&server.url, &["task", "list", "--json"]);
+        assert_eq!((got.code, got.out.as_str()), (3, ""), "{got:?}");
+        let p: Value = serde_json::from_str(&got.err).unwrap();
+        assert!(p["detail"].as_str().unwrap().contains("isn't an Exeat server's"), "{p}");
+        assert!(p["next"].as_str().unwrap().contains("--url"), "{p}");
+        assert_eq!(p["status"], status, "{p}");
+    }
+}
+
+#[test]
+fn a_problem_of_the_command_itself_has_the_members_of_any_other() {
+    let dir = tempfile::tempdir().unwrap();
+    for line in [&["egress", "sideways"][..], &["task", "list"], &["workflow", "check", "/none"]] {
+        let mut command = command("http://127.0.0.1:1", &[line, &["--json"]].concat());
+        let got = ran(command.current_dir(dir.path()));
+        let p: Value = serde_json::from_str(&got.err).unwrap();
+        for member in ["type", "code", "title", "detail", "next"] {
+            assert!(p[member].as_str().is_some_and(|t| !t.is_empty()), "{line:?}: {member} in {p}");
+        }
+        assert_eq!(p["status"], 0, "{p}");
+    }
+}
+
+#[test]
+fn a_workflow_whose_name_cant_be_one_is_sent_so_that_all_its_faults_are_told() {
+    let server = Server::start(|_| problem(422, "bad_workflow", "2 faults"));
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("X_Y.yaml");
+    std::fs::write(&file, "name: X_Y\nsteps: {}\n").unwrap();
+    let got = exeat(&server.url, &["workflow", "check", file.to_str().unwrap()]);
+    assert_eq!(got.code, 3, "{got:?}");
+    assert_eq!(server.seen("PUT")[0].body, "name: X_Y\nsteps: {}\n");
+}
+
+#[test]
+fn warnings_of_a_policy_that_was_pushed_are_told_where_they_are() {
+    let warnings = json!([{"line": 4, "column": 2, "message": "it never applies"}]);
+    let server = Server::start(move |_| Reply::Json(200, json!({"version": 3, "warnings": warnings})));
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("p.cedar");
+    std::fs::write(&file, "x").unwrap();
+    let path = file.to_str().unwrap();
+    let got = exeat(&server.url, &["policy", "push", path]);
+    assert_eq!((got.code, got.out.as_str()), (0, "policy 3\n"));
+    assert_eq!(got.err, format!("{path}:4:2: it never applies\n"));
+}
+
+#[test]
+fn stuck_tasks_are_those_that_somebody_must_see_to() {
+    let waits = |on: &str, since: &str, hint: &str| json!({"task_id": ID, "status": "running", "waiting": [{"step": "hop", "for": on, "since": since, "hint": hint}]});
+    let (long_ago, nobody) =
+        ("2026-01-02T03:04:05.000000Z", "No worker has taken it: `exeat worker --role w -- CMD`");
+    for (task, stuck) in [
+        (waits("worker", long_ago, nobody), 1),
+        (waits("worker", "2999-01-01T00:00:00.000000Z", nobody), 0),
+        (waits("worker", long_ago, "Worker w has it; its lease lasts until then."), 0),
+        (waits("approval", long_ago, ""), 1),
+    ] {
+        let server = Server::start(move |r: &Seen| {
+            let items = if r.line.contains("status=running") { json!([task]) } else { json!([]) };
+            Reply::Json(200, json!({"items": items, "next_cursor": null}))
+        });
+        let got = exeat(&server.url, &["task", "list", "--stuck", "--json"]).json();
+        assert_eq!(got["items"].as_array().unwrap().len(), stuck, "{got}");
+    }
+}
+
+#[test]
+fn the_tries_that_failed_are_shown_with_why() {
+    let attempt = |n: u64, outcome: &str, detail: &str| json!({"n": n, "turn": 1, "at": "2026-01-02T03:04:05.000000Z", "outcome": outcome, "detail": detail});
+    let server = Server::start(move |_| {
+        let attempts = [attempt(1, "not_sent", "connection refused"), attempt(2, "answered", "task t1")];
+        let hop =
+            json!({"hop_id": "h1", "to": "agent:a", "state": "parked", "turn": 1, "attempts": attempts});
+        Reply::Json(
+            200,
+            json!({"task_id": ID, "status": "running", "steps": [{"name": "hop", "hops": [hop]}]}),
+        )
+    });
+    let got = exeat(&server.url, &["task", "show", ID]);
+    let row = got.out.lines().find(|l| l.contains("connection refused")).unwrap_or_default();
+    let words: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!(
+        words,
+        ["h1", "1", "2026-01-02", "03:04:05Z", "not_sent", "connection", "refused"],
+        "{}",
+        got.out
+    );
+    assert!(!got.out.contains("task t1"), "what went well needs no explanation: {}", got.out);
+}
+
+#[test]
+fn what_the_server_refuses_is_not_offered() {
+    for flags in [["--provider", "claude"], ["--protocol", "0.1"]] {
+        let line = ["agent", "add", "a", "--url", "http://x", "--ceiling", "internal"];
+        let got = exeat("http://127.0.0.1:1", &[&line[..], &flags].concat());
+        assert_eq!(got.code, 2, "{got:?}");
+    }
+    let help = exeat("http://127.0.0.1:1", &["agent", "add", "--help"]).out;
+    assert!(!help.contains("claude") && !help.contains("0.1,") && help.contains("google_adk"), "{help}");
+    let help = exeat("http://127.0.0.1:1", &["delegate", "--help"]).out;
+    assert!(help.contains("--dry-run"), "{help}");
 }

@@ -11,4 +11,5 @@ mod nothing_leaves;
 mod outcomes;
 mod push_and_sweep;
 mod rig;
+mod says;
 mod turns;

@@ -9,6 +9,8 @@ mod exeat;
 #[cfg(test)]
 mod hard;
 #[cfg(test)]
+mod https;
+#[cfg(test)]
 mod licences;
 #[cfg(test)]
 mod requirements;

@@ -1,8 +1,8 @@
 //! A real HTTP server on loopback that answers as a test says, remembers what came, and can hang up: the one
 //! thing that a framework makes hard.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead as _, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -51,6 +51,34 @@ pub(crate) fn events(from: usize, events: &[(&str, Value)]) -> Reply {
     Reply::Text("text/event-stream", format!(": hello\n\n{}", lines.collect::<String>()))
 }
 
+/// A certificate for `localhost`, and the CA that vouches for it, as PEM.
+pub(crate) struct Vouched {
+    pub(crate) ca: String,
+    config: Arc<rustls::ServerConfig>,
+}
+
+impl Vouched {
+    pub(crate) fn new() -> Self {
+        let mut ca = rcgen::CertificateParams::new(vec![]).unwrap();
+        ca.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let ca = rcgen::CertifiedIssuer::self_signed(ca, rcgen::KeyPair::generate().unwrap()).unwrap();
+        let key = rcgen::KeyPair::generate().unwrap();
+        let named = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        let certificate = named.signed_by(&key, &ca).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(
+                vec![certificate.der().clone()],
+                rustls_pki_types::PrivateKeyDer::try_from(key.serialize_der()).unwrap(),
+            )
+            .unwrap();
+        Self { ca: ca.pem(), config: Arc::new(config) }
+    }
+}
+
 type Handler = dyn Fn(&Seen) -> Reply + Send + Sync;
 
 pub(crate) struct Server {
@@ -60,15 +88,41 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(handler: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Self {
+        Self::listen(None, handler)
+    }
+
+    /// Over TLS, as `localhost`.
+    pub(crate) fn secured(
+        vouched: &Vouched,
+        handler: impl Fn(&Seen) -> Reply + Send + Sync + 'static,
+    ) -> Self {
+        Self::listen(Some(vouched.config.clone()), handler)
+    }
+
+    fn listen(
+        tls: Option<Arc<rustls::ServerConfig>>,
+        handler: impl Fn(&Seen) -> Reply + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
+        let at = listener.local_addr().unwrap();
+        let url = match tls {
+            Some(_) => format!("https://localhost:{}", at.port()),
+            None => format!("http://{at}"),
+        };
         let seen = Arc::new((Mutex::new(Vec::new()), Condvar::new()));
         let handler: Arc<Handler> = Arc::new(handler);
         let log = seen.clone();
         std::thread::spawn(move || {
             for socket in listener.incoming().flatten() {
                 let (handler, log) = (handler.clone(), log.clone());
-                std::thread::spawn(move || serve(socket, handler.as_ref(), &log));
+                let tls = tls.clone();
+                std::thread::spawn(move || match tls {
+                    None => serve(socket, handler.as_ref(), &log),
+                    Some(config) => {
+                        let session = rustls::ServerConnection::new(config).unwrap();
+                        serve(rustls::StreamOwned::new(session, socket), handler.as_ref(), &log);
+                    }
+                });
             }
         });
         Self { url, seen }
@@ -92,11 +146,14 @@ impl Server {
     }
 }
 
-fn serve(socket: TcpStream, handler: &Handler, log: &(Mutex<Vec<Seen>>, Condvar)) {
-    let mut reader = BufReader::new(socket.try_clone().unwrap());
+fn serve(stream: impl Read + Write, handler: &Handler, log: &(Mutex<Vec<Seen>>, Condvar)) {
+    let mut reader = BufReader::new(stream);
     let mut line = String::new();
     let mut headers = Vec::new();
-    reader.read_line(&mut line).unwrap();
+    // Whoever doesn't trust our certificate says nothing.
+    if reader.read_line(&mut line).unwrap_or(0) == 0 {
+        return;
+    }
     loop {
         let mut header = String::new();
         if reader.read_line(&mut header).unwrap_or(0) <= 2 {
@@ -125,9 +182,9 @@ fn serve(socket: TcpStream, handler: &Handler, log: &(Mutex<Vec<Seen>>, Condvar)
     } else {
         format!("content-length: {}\r\n", text.len())
     };
-    let mut socket = socket;
     let _ = write!(
-        socket,
+        reader.get_mut(),
         "HTTP/1.1 {status} X\r\ncontent-type: {media}\r\n{length}connection: close\r\n\r\n{text}"
     );
+    let _ = reader.get_mut().flush();
 }

@@ -48,6 +48,7 @@ pub fn shown(a: &Approval, payloads: &BTreeMap<PayloadId, Sealed>, sight: Sight<
         "price_microusd": a.price_microusd,
         "because": a.because,
         "roles": a.roles,
+        "missing_roles": a.missing_roles(),
         "quorum": 1,
         "decisions": decisions,
         "created_at": a.created_at,

@@ -41,6 +41,7 @@ async fn an_approver_sees_the_exact_bytes_and_what_leaves_is_them() {
             "hop_id",
             "interface",
             "label",
+            "missing_roles",
             "origin",
             "payload",
             "price_microusd",

@@ -277,8 +277,8 @@ fn bridge_columns(version: Value, b: &Bridge, due: Value, at: Timestamp) -> [Val
 fn envelope_columns(version: Value, e: &Envelope, due: Value) -> [Value; 7] {
     let state = match e.state {
         EnvelopeState::Ready => "ready",
-        EnvelopeState::Paused { .. } => "paused",
-        EnvelopeState::Leased { .. } => "leased",
+        // The column tells what may be handed out; a pause is a lease that nobody holds, and `doc` says so.
+        EnvelopeState::Paused { .. } | EnvelopeState::Leased { .. } => "leased",
         EnvelopeState::Settled { .. } => "settled",
         EnvelopeState::Void { .. } => "void",
     };

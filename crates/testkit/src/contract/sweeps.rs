@@ -179,8 +179,17 @@ pub async fn ready_envelopes_come_oldest_first_by_role_and_team<B: Bench>() {
     let set = m.over(1, Row::Envelope(taken.clone()));
     record.commit(set).await.unwrap();
     assert_eq!(record.ready_envelopes(&org(), &mine, 9).await.unwrap(), [made[2].id, made[0].id]);
+    taken.state = EnvelopeState::Paused { until: taken.created_at };
+    let set = m.over(2, Row::Envelope(taken.clone()));
+    record.commit(set).await.unwrap();
+    assert_eq!(record.ready_envelopes(&org(), &mine, 9).await.unwrap(), [made[2].id, made[0].id]);
+    let snapshot = record.load(&org(), Find::Task(taken.task)).await.unwrap().unwrap();
+    assert!(
+        snapshot.envelopes.iter().any(|(e, _)| e.id == taken.id),
+        "what rests is open: a cancel must find it"
+    );
     taken.state = EnvelopeState::Ready;
-    let set = m.over(2, Row::Envelope(taken));
+    let set = m.over(3, Row::Envelope(taken));
     record.commit(set).await.unwrap();
     assert_eq!(record.ready_envelopes(&org(), &mine, 9).await.unwrap(), ready);
 }
