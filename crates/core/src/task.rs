@@ -24,6 +24,8 @@ pub mod query;
 pub mod run;
 pub mod worker;
 
+pub use run::{Run, RunState};
+
 /// A stored payload, as rows refer to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Held {
@@ -230,59 +232,6 @@ pub struct Step {
     pub ended_at: Option<Timestamp>,
     /// One, or one for each element of its list, in order. None before its needs are met.
     pub runs: Vec<Run>,
-}
-
-/// A step's work on its input, or on one element of its list: tried again and on its fallback by itself.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Run {
-    /// What every try is given.
-    pub input: Held,
-    /// How often it was tried.
-    pub tries: u32,
-    /// Is it on its fallback?
-    pub on_fallback: Option<Endpoint>,
-    /// Where it stands.
-    pub state: RunState,
-}
-
-/// Where a run stands.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "is", rename_all = "snake_case")]
-pub enum RunState {
-    /// To be set out.
-    Waiting {
-        /// A retry, not before then.
-        not_before: Option<Timestamp>,
-    },
-    /// Its hop is under way.
-    Out {
-        /// The hop.
-        hop: HopId,
-    },
-    /// It will not be tried again.
-    Over {
-        /// The last hop.
-        hop: HopId,
-    },
-}
-
-impl Run {
-    /// The hop that runs it now, or did last.
-    #[must_use]
-    pub const fn hop(&self) -> Option<HopId> {
-        match self.state {
-            RunState::Waiting { .. } => None,
-            RunState::Out { hop } | RunState::Over { hop } => Some(hop),
-        }
-    }
-    /// When it is tried again, if it waits for that.
-    #[must_use]
-    pub const fn retries_at(&self) -> Option<Timestamp> {
-        match self.state {
-            RunState::Waiting { not_before } => not_before,
-            RunState::Out { .. } | RunState::Over { .. } => None,
-        }
-    }
 }
 
 /// One delegation of a suspended worker.

@@ -3,18 +3,71 @@
 //! A step has one run, or one for each element of its `for_each` list. All runs of a step are under way side
 //! by side, and each has its own tries and its own fallback. One that ends badly for good ends the step.
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::bridge::schedule::backoff;
+use crate::endpoint::Endpoint;
 use crate::id::{HopId, StepName};
 use crate::payload::Payload;
 use crate::reason::ReasonCode;
 use crate::task::desk::{Desk, Refusal};
 use crate::task::dispatch::NewHop;
-use crate::task::{End, Ending, Held, HopOwner, HopState, Run, RunState, Step, StepStatus};
+use crate::task::{End, Ending, Held, HopOwner, HopState, Step, StepStatus};
+use crate::time::Timestamp;
 use crate::workflow::StepDef;
 
+/// A step's work on its input, or on one element of its list: tried again and on its fallback by itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// What every try is given.
+    pub input: Held,
+    /// How often it was tried.
+    pub tries: u32,
+    /// Is it on its fallback?
+    pub on_fallback: Option<Endpoint>,
+    /// Where it stands.
+    pub state: RunState,
+}
+
+/// Where a run stands.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum RunState {
+    /// To be set out.
+    Waiting {
+        /// A retry, not before then.
+        not_before: Option<Timestamp>,
+    },
+    /// Its hop is under way.
+    Out {
+        /// The hop.
+        hop: HopId,
+    },
+    /// It will not be tried again.
+    Over {
+        /// The last hop.
+        hop: HopId,
+    },
+}
+
 impl Run {
+    /// The hop that runs it now, or did last.
+    #[must_use]
+    pub const fn hop(&self) -> Option<HopId> {
+        match self.state {
+            RunState::Waiting { .. } => None,
+            RunState::Out { hop } | RunState::Over { hop } => Some(hop),
+        }
+    }
+    /// When it is tried again, if it waits for that.
+    #[must_use]
+    pub const fn retries_at(&self) -> Option<Timestamp> {
+        match self.state {
+            RunState::Waiting { not_before } => not_before,
+            RunState::Out { .. } | RunState::Over { .. } => None,
+        }
+    }
     /// A run that is to be set out.
     pub(crate) const fn of(input: Held) -> Self {
         Self { input, tries: 0, on_fallback: None, state: RunState::Waiting { not_before: None } }
