@@ -118,6 +118,24 @@ async fn a_delegation_is_created_runs_and_shows_every_member_of_its_contract() {
 }
 
 #[tokio::test]
+async fn every_answer_that_is_a_task_has_the_edges_of_its_hops() {
+    let rig = Rig::new().await;
+    let edges = |task: &Value| task["steps"][0]["hops"][0]["edges"].clone();
+    let body = json!({"to": "agent:auditor", "input": "look"});
+    let start = || post("/api/v1/tasks", &body).key(&rig.admin).with("idempotency-key", "k");
+    let made = rig.call(start()).await.is(201);
+    assert_eq!((&edges(&made)[0]["dir"], &edges(&made)[0]["turn"]), (&json!("a2a_egress"), &json!(1)));
+    assert!(edges(&made)[0]["seq"].is_u64(), "{made:#}");
+    rig.until(&made["task_id"], |t| t["steps"][0]["hops"][0]["state"] == "working").await;
+    let path = format!("/api/v1/tasks/{}/cancel", made["task_id"].as_str().unwrap());
+    let canceled = rig.call(post(path, &json!({})).key(&rig.admin)).await.is(202);
+    assert_eq!(edges(&canceled), edges(&rig.task(&made["task_id"]).await));
+    assert_eq!(edges(&canceled), edges(&made));
+    // The first answer stays what it was, whatever became of the hop.
+    assert_eq!(rig.call(start()).await.is(201), made);
+}
+
+#[tokio::test]
 async fn each_bad_start_has_its_code_and_commits_nothing() {
     let rig = Rig::new().await;
     let before = rig.store.rows(&rig.org).len();
@@ -321,6 +339,9 @@ async fn a_question_is_shown_waits_for_its_answer_and_takes_one() {
     let answer =
         |q: &Value| post(path.clone(), &json!({"question_id": q, "input": "the red"})).key(&rig.admin);
     rig.call(answer(&json!("01890000-0000-7000-8000-000000000000"))).await.problem(409, "question_answered");
+    let low = rig.key("low", &[KeyScope::Operator], "public", |_| {}).await;
+    let blind = json!({"question_id": question["question_id"], "input": "the red"});
+    rig.call(post(path.clone(), &blind).key(&low)).await.problem(403, "clearance_too_low");
     rig.call(answer(&question["question_id"])).await.is(202);
     let task = rig.until(&id, |t| t["status"] == "completed").await;
     assert_eq!(task["output"]["text"], "that one");

@@ -49,7 +49,10 @@ pub async fn a_task_is_loaded_with_all_that_hangs_on_it<B: Bench>() {
     let other = m.task();
     let (bridge, theirs) = (m.bridge(task.id), m.bridge(other.id));
     let ready = m.envelope(task.id, "role:writer");
-    let void = Envelope { state: EnvelopeState::Void { lease: None }, ..m.envelope(task.id, "role:writer") };
+    let void = Envelope {
+        state: EnvelopeState::Void { lease: None, key: None },
+        ..m.envelope(task.id, "role:writer")
+    };
     let pending = m.approval(task.id);
     let denied = Approval { status: ApprovalStatus::Denied, ..m.approval(task.id) };
     let cancel = m.cancel(&bridge);
@@ -160,7 +163,7 @@ pub async fn a_lost_lease_still_finds_its_envelope<B: Bench>() {
     again(&*record, &mut m, 2, Row::Envelope(envelope.clone())).await;
     let (second, taken) = m.leased();
     again(&*record, &mut m, 3, Row::Envelope(Envelope { state: taken, ..envelope.clone() })).await;
-    let void = Envelope { state: EnvelopeState::Void { lease: Some(second) }, ..envelope };
+    let void = Envelope { state: EnvelopeState::Void { lease: Some(second), key: None }, ..envelope };
     again(&*record, &mut m, 4, Row::Envelope(void.clone())).await;
     for lease in [first, second] {
         let found = record.load(&org(), Find::Lease(lease)).await.unwrap().unwrap();
