@@ -344,6 +344,7 @@ impl From<NotChanged> for Problem {
             NotChanged::FourEyes(_) => Self::new(Code::FourEyesRequired, why),
             NotChanged::Policy(_) => Self::new(Code::DeniedByPolicy, why),
             NotChanged::ScopeMissing => Self::new(Code::ScopeMissing, why),
+            NotChanged::ClearanceTooLow(_) => Self::new(Code::ClearanceTooLow, why),
             NotChanged::BadLabel { pointer, why } => {
                 let message = sentence(&why);
                 let fault =

@@ -36,6 +36,31 @@ async fn a_second_opener_is_refused_until_the_first_has_let_go() {
 }
 
 #[tokio::test]
+async fn the_files_of_the_record_are_their_owners_alone_whatever_the_folder_allows() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let set =
+        |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    set(dir.path(), 0o755);
+    let all_private = || {
+        let files = std::fs::read_dir(dir.path()).unwrap().map(|f| f.unwrap());
+        let modes: Vec<_> =
+            files.map(|f| (f.file_name(), f.metadata().unwrap().permissions().mode() & 0o777)).collect();
+        assert!(modes.len() >= 4 && modes.iter().all(|(_, mode)| *mode == 0o600), "{modes:?}");
+    };
+    let store = try_open(dir.path(), "main").await.unwrap();
+    all_private();
+    store.shutdown().await;
+    // What an earlier version left open is closed.
+    for name in ["exeat.db", "exeat.lock"] {
+        set(&dir.path().join(name), 0o644);
+    }
+    let store = try_open(dir.path(), "main").await.unwrap();
+    all_private();
+    store.shutdown().await;
+}
+
+#[tokio::test]
 async fn each_opening_is_another_incarnation() {
     let dir = tempfile::tempdir().unwrap();
     for n in 1..=3 {
