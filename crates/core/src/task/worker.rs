@@ -275,14 +275,10 @@ impl Desk<'_> {
 
     fn own_accounts(&self) -> Vec<cost::Account> {
         let workflow = self.task.workflow.as_ref().map(|w| cost::Scope::Workflow(w.name.clone()));
-        [Some(cost::Scope::Org), workflow, self.task.budget_microusd.map(|_| cost::Scope::Task(self.task.id))]
-            .into_iter()
-            .flatten()
-            .map(|scope| {
-                let period = self.ctx.registry.budgets.get(&scope).map_or(cost::Period::None, |b| b.period);
-                cost::Account { since: period.start(self.now()), scope }
-            })
-            .collect()
+        let shared = [Some(cost::Scope::Org), workflow].into_iter().flatten();
+        let shared = shared.flat_map(|scope| cost::accounts_of(&scope, None, self.now())).map(|(a, _)| a);
+        let own = self.task.budget_microusd.map(|_| cost::Scope::Task(self.task.id));
+        shared.chain(own.map(|scope| cost::Account { scope, since: Timestamp::EPOCH })).collect()
     }
 
     /// Tells whoever watches that money moved.

@@ -225,7 +225,11 @@ async fn a_pushed_message_for_a_send_that_nobody_knows_of_is_kept_and_not_believ
     let rig = Rig::new().await;
     rig.peer.sends.lock().unwrap().push_back(SendOutcome::Ambiguous);
     let id = rig.start(&json!({"to":"agent:auditor","input":"x"})).await["task_id"].clone();
-    rig.until(&id, |t| t["steps"][0]["hops"][0]["state"] == "send_unknown").await;
+    let unknown = rig.until(&id, |t| t["steps"][0]["hops"][0]["state"] == "send_unknown").await;
+    // It is given up once the grace is over, long before its deadline.
+    let grace = rig.clock.now() + rig.app.settings.bounds.unknown_grace;
+    assert_eq!(unknown["waiting"][0]["until"], json!(grace), "{unknown:#}");
+    assert_ne!(unknown["waiting"][0]["until"], unknown["steps"][0]["hops"][0]["deadline"]);
     let push = rig.peer.sent.lock().unwrap().last().unwrap().push.clone().unwrap();
     let bare = json!({"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"words"}]}});
     empty(&rig.call(pushing(&push, &bare)).await, 202);

@@ -136,6 +136,42 @@ async fn every_answer_that_is_a_task_has_the_edges_of_its_hops() {
 }
 
 #[tokio::test]
+async fn a_budget_that_is_set_or_changed_begins_with_what_was_spent_in_its_period() {
+    let rig = Rig::new().await;
+    rig.agent("paid", "confidential", |a| a.terms.price.estimate_microusd = 1_000_000).await;
+    let n = std::cell::Cell::new(0);
+    let spend = async || {
+        n.set(n.get() + 1);
+        let mut result = foreign(ForeignState::Completed, "done");
+        result.id = format!("t-{}", n.get());
+        rig.peer.sends.lock().unwrap().push_back(SendOutcome::Task(result));
+        let id = rig.start(&json!({"to":"agent:paid","input":"x"})).await["task_id"].clone();
+        let task = rig.until(&id, |t| !t["ended_at"].is_null()).await;
+        if task["status"] == "denied" {
+            rig.peer.sends.lock().unwrap().clear();
+        }
+        task["status"].clone()
+    };
+    let set = async |scope: &str, limit: u64, period: &str| {
+        let body = json!({"limit_microusd": limit, "period": period});
+        let call = post(format!("/api/v1/budgets/{scope}"), &body).method("PUT").key(&rig.admin);
+        rig.call(call).await.is(200)["settled_microusd"].clone()
+    };
+    assert_eq!(spend().await, "completed");
+    assert_eq!(set("org", 1_500_000, "day").await, 1_000_000);
+    assert_eq!(set("agent:paid", 9_000_000, "month").await, 1_000_000);
+    assert_eq!(spend().await, "denied", "a second dollar isn't covered");
+    rig.clock.pass(exeat_core::time::Span::of_secs(86_400));
+    assert_eq!(spend().await, "completed", "another day");
+    assert_eq!(set("org", 2_500_000, "none").await, 2_000_000, "the total");
+    assert_eq!(spend().await, "denied");
+    assert_eq!(set("org", 2_000_000, "day").await, 1_000_000, "that day's");
+    assert_eq!(spend().await, "completed");
+    assert_eq!(set("org", 2_000_000, "month").await, 3_000_000);
+    assert_eq!(set("agent:paid", 9_000_000, "day").await, 2_000_000);
+}
+
+#[tokio::test]
 async fn each_bad_start_has_its_code_and_commits_nothing() {
     let rig = Rig::new().await;
     let before = rig.store.rows(&rig.org).len();
@@ -195,6 +231,8 @@ async fn doors_open_to_their_scope_alone_and_another_orgs_things_are_not_there()
     rig.call(get(format!("{path}/events")).key(&abroad)).await.problem(404, "not_found");
     rig.call(cancel().key(&abroad)).await.problem(404, "not_found");
     rig.call(get("/api/v1/tasks/nonsense").key(&rig.admin)).await.problem(404, "not_found");
+    let upper = format!("/api/v1/tasks/{}", task["task_id"].as_str().unwrap().to_ascii_uppercase());
+    rig.call(get(upper).key(&rig.admin)).await.problem(404, "not_found");
     let listed = rig.call(get("/api/v1/tasks").key(&abroad)).await.is(200);
     assert_eq!(listed["items"], json!([]));
     rig.call(cancel().key(&rig.admin)).await.is(202);

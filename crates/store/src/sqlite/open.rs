@@ -16,9 +16,11 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
 use super::{Options, sql};
 
 /// All migrations, in order. Each is additive and never edited once released.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 4] = [
     include_str!("../../migrations/sqlite/0001_record.sql"),
     include_str!("../../migrations/sqlite/0002_foreign_once.sql"),
+    include_str!("../../migrations/sqlite/0003_open_bridges.sql"),
+    include_str!("../../migrations/sqlite/0004_accounts_of_each_period.sql"),
 ];
 
 /// Marks a file as ours (`PRAGMA application_id`): "EXEA".

@@ -145,6 +145,10 @@ impl Written {
         if self.deadline == Some(Span::ZERO) {
             return Err(NotChanged::invalid("/deadline", "a deadline can't be no time at all"));
         }
+        if self.price.cap_microusd.is_some_and(|cap| cap < self.price.estimate_microusd) {
+            let why = "a turn can't be capped below what is reserved for it, estimate_microusd";
+            return Err(NotChanged::invalid("/price/cap_microusd", why));
+        }
         let ceiling = self.ceiling.at("/ceiling", levels)?;
         let output_label = match &self.output_label {
             Some(label) => label.at("/output_label", levels)?,

@@ -154,7 +154,7 @@ fn a_configuration_that_is_wrong_or_unsafe_starts_nothing() {
 
 #[test]
 fn a_first_start_for_others_to_reach_lets_no_one_sign_alone() {
-    let mut gateway = Gateway::new(&[]);
+    let mut gateway = Gateway::new(&[("EXEAT_SERVER_PUBLIC_URL", "https://exeat.example")]);
     gateway.at.set_ip([0, 0, 0, 0].into());
     gateway.start();
     let said = gateway.said();
