@@ -62,6 +62,7 @@ async fn what_cant_be_registered_is_pointed_to() {
             "invalid",
             "/price/cap_microusd",
         ),
+        (json!({ "token_in_query": true, "callback_trust": "body" }), 422, "invalid", "/token_in_query"),
         (json!({ "provider": "claude" }), 422, "invalid", "/provider"),
         (json!({ "max_in_flight": 0 }), 422, "invalid", "/max_in_flight"),
     ] {
