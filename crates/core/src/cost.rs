@@ -3,6 +3,7 @@
 //! Promise P5: per turn, reserved + overrun = settled + released, on the accounts pinned at reservation.
 //! The balance of an account is checked where it is locked, inside the commit, never before.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -51,6 +52,9 @@ pub enum Period {
 }
 
 impl Period {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Day, Self::Month, Self::None];
+
     /// When the period that holds `now` began.
     #[must_use]
     pub fn start(self, now: Timestamp) -> Timestamp {
@@ -81,6 +85,15 @@ pub struct Account {
     pub scope: Scope,
     /// When its period began.
     pub since: Timestamp,
+}
+
+/// The accounts of a scope with their limits: one per period, each of which moves whatever budget is in force, so that a
+/// budget that is set or changed begins with what was spent in its period. On the first of a month day and month are one.
+#[must_use]
+pub fn accounts_of(scope: &Scope, budget: Option<&Budget>, now: Timestamp) -> Vec<(Account, Option<u64>)> {
+    let since: BTreeSet<Timestamp> = Period::ALL.into_iter().map(|p| p.start(now)).collect();
+    let limit = |since| budget.filter(|b| b.period.start(now) == since).map(|b| b.limit_microusd);
+    since.into_iter().map(|since| (Account { scope: scope.clone(), since }, limit(since))).collect()
 }
 
 /// What stands on an account.
@@ -251,6 +264,34 @@ mod tests {
         assert_eq!(settled_amount(&price(CostRule::ReportedClamped, None), &usage(None, 9)), 10);
         assert_eq!(settled_amount(&price(CostRule::Elapsed, Some(25)), &usage(None, 7_201)), 25);
         assert_eq!(settled_amount(&price(CostRule::Elapsed, None), &usage(None, 7_201)), 30);
+    }
+
+    #[test]
+    fn whatever_budget_is_in_force_every_period_has_its_account_and_one_the_limit() {
+        let budget = |period| Budget { limit_microusd: 7, period };
+        let of = |budget: Option<&Budget>, at: &str| -> Vec<(String, Option<u64>)> {
+            let all = accounts_of(&Scope::Org, budget, at.parse().unwrap());
+            all.into_iter().map(|(a, limit)| (a.since.to_string()[..10].to_owned(), limit)).collect()
+        };
+        let shown =
+            |all: [(&str, Option<u64>); 3]| all.map(|(since, limit)| (since.to_owned(), limit)).to_vec();
+        let at = "2026-03-17T13:45:00.000001Z";
+        let [never, month, day] = ["1970-01-01", "2026-03-01", "2026-03-17"];
+        assert_eq!(of(None, at), shown([(never, None), (month, None), (day, None)]));
+        assert_eq!(
+            of(Some(&budget(Period::None)), at),
+            shown([(never, Some(7)), (month, None), (day, None)])
+        );
+        assert_eq!(
+            of(Some(&budget(Period::Month)), at),
+            shown([(never, None), (month, Some(7)), (day, None)])
+        );
+        assert_eq!(of(Some(&budget(Period::Day)), at), shown([(never, None), (month, None), (day, Some(7))]));
+        // Never twice the same account, which would be moved twice.
+        for period in [Period::Day, Period::Month] {
+            let first = of(Some(&budget(period)), "2026-03-01T00:00:00Z");
+            assert_eq!(first, [(never.to_owned(), None), (month.to_owned(), Some(7))]);
+        }
     }
 
     #[test]

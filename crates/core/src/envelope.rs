@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::endpoint::Endpoint;
-use crate::id::{EnvelopeId, HopId, LeaseId, OrgName, RoleName, StepName, TaskId};
+use crate::id::{EnvelopeId, HopId, KeyId, LeaseId, OrgName, RoleName, StepName, TaskId};
 use crate::payload::Sha256Digest;
 use crate::time::Timestamp;
 
@@ -39,6 +39,10 @@ pub enum EnvelopeState {
     Leased {
         /// The lease.
         lease: LeaseId,
+        /// The key that took it: the lease is nobody else's. Rows of before keys were kept have none, and such a
+        /// lease is lost.
+        #[serde(default)]
+        key: Option<KeyId>,
         /// Who, as it calls itself.
         worker: String,
         /// The role it was taken for.
@@ -50,6 +54,9 @@ pub enum EnvelopeState {
     Settled {
         /// By this lease.
         lease: LeaseId,
+        /// Of this key.
+        #[serde(default)]
+        key: Option<KeyId>,
         /// Digest of the call and its body.
         call: Sha256Digest,
         /// What it was told.
@@ -59,6 +66,9 @@ pub enum EnvelopeState {
     Void {
         /// The lease it was taken from, if one held it.
         lease: Option<LeaseId>,
+        /// Of which key it was.
+        #[serde(default)]
+        key: Option<KeyId>,
     },
 }
 
@@ -97,7 +107,18 @@ impl Envelope {
     pub const fn lease(&self) -> Option<LeaseId> {
         match &self.state {
             EnvelopeState::Leased { lease, .. } | EnvelopeState::Settled { lease, .. } => Some(*lease),
-            EnvelopeState::Void { lease } => *lease,
+            EnvelopeState::Void { lease, .. } => *lease,
+            EnvelopeState::Ready | EnvelopeState::Paused { .. } => None,
+        }
+    }
+
+    /// The key whose lease holds or held it.
+    #[must_use]
+    pub const fn key(&self) -> Option<&KeyId> {
+        match &self.state {
+            EnvelopeState::Leased { key, .. }
+            | EnvelopeState::Settled { key, .. }
+            | EnvelopeState::Void { key, .. } => key.as_ref(),
             EnvelopeState::Ready | EnvelopeState::Paused { .. } => None,
         }
     }

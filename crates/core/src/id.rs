@@ -70,8 +70,10 @@ macro_rules! uuid_id {
         impl FromStr for $name {
             type Err = Malformed;
             fn from_str(s: &str) -> Result<Self, Malformed> {
+                // One thing has one name: what is written otherwise names nothing.
+                let is_plain = s.len() == 36 && !s.bytes().any(|b| b.is_ascii_uppercase());
                 match Uuid::try_parse(s) {
-                    Ok(u) if s.len() == 36 => Ok(Self(u)),
+                    Ok(u) if is_plain => Ok(Self(u)),
                     _ => Err(Malformed::new($what, "a UUID, lower case, with hyphens", s)),
                 }
             }

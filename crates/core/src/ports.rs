@@ -263,6 +263,8 @@ pub trait Archive: Send + Sync {
         from: Timestamp,
         to: Timestamp,
     ) -> Result<Vec<CostLine>, Unreadable>;
+    /// Foreign hops whose bridge isn't over: what is out, or would go out.
+    async fn open_hops(&self, org: &OrgName) -> Result<u64, Unreadable>;
     /// What stands on an account.
     async fn balance(&self, org: &OrgName, account: &Account) -> Result<Balance, Unreadable>;
     /// A payload, if it wasn't erased.

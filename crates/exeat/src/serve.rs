@@ -1,6 +1,7 @@
 //! `exeat serve`: the gateway.
 
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,6 +66,12 @@ fn greet(data: &Path, gateway: &Gateway, show: &Show) {
     if gateway.is_first {
         let shown = data.display();
         show.progress(&format!("first start: made {shown}/exeat.toml, keys/, admin.key and approver.key"));
+    }
+    if std::fs::metadata(data).is_ok_and(|m| m.permissions().mode() & 0o020 != 0) {
+        let shown = data.display();
+        show.progress(&format!(
+            "the group of {shown} may write to it, and so replace the record: chmod g-w {shown}"
+        ));
     }
     if gateway.config.switches.single_operator {
         show.progress("single_operator is on: one person signs alone for registry, policy and egress mode");

@@ -39,7 +39,7 @@ and (in a `for_each`) EXEAT_ELEMENT in its environment. It prints one JSON objec
 
   {\"output\": …, \"cost_microusd\"?: N}
   {\"suspend\": {\"continuation\": …, \"delegations\": [{\"id\": …, \"to\": …, \"input\": …}]}}
-  {\"fail\": {\"reason\": \"…\", \"retry\": true}}
+  {\"fail\": {\"reason\": \"…\", \"retry\"?: true}}      without `retry` it is for good
 
 Another exit code than 0 is a failure, with the end of stderr as its reason; it is tried again
 unless the code is 65. With --text stdin is the input's text, and stdout the output's.

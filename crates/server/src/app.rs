@@ -47,6 +47,8 @@ pub struct Settings {
     pub callback_body_bytes: usize,
     /// Callbacks per minute, per callback id and per source.
     pub callback_per_minute: u32,
+    /// Connections of the listener at once.
+    pub connections: u32,
     /// A checkpoint at least every so many records.
     pub checkpoint_every: u64,
     /// A checkpoint at least this often, if anything was recorded.

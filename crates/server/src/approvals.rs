@@ -16,7 +16,6 @@ use exeat_core::id::{ApprovalId, ChangeId};
 use exeat_core::ledger::data::ApprovalStatus;
 use exeat_core::payload::Sha256Digest;
 use exeat_core::ports::Find;
-use exeat_core::principal::KeyScope;
 use exeat_core::task::decision::{self, Decision};
 use exeat_core::task::desk::Refusal;
 use exeat_core::walk::Stopped;
@@ -24,7 +23,7 @@ use http::StatusCode;
 use serde::Deserialize;
 
 use crate::app::App;
-use crate::auth::Caller;
+use crate::auth::{Approver, Caller, Examiner};
 use crate::body::{Asked, Body, Named};
 use crate::idempotency::{Idempotent, Turn};
 use crate::page::{Paged, page};
@@ -51,10 +50,9 @@ struct Listing {
 
 async fn list(
     State(app): State<Arc<App>>,
-    caller: Caller,
+    Examiner(caller): Examiner,
     Asked(asked): Asked<Listing>,
 ) -> Result<Response, Problem> {
-    caller.needs_one_of(&[KeyScope::Approver, KeyScope::Viewer])?;
     let page = page(asked.limit, asked.cursor.as_deref())?;
     let (org, sight) = (caller.org(), Sight::of(&caller.key.clearance));
     let (approvals, next) = app.archive.approvals(org, asked.status, &page).await?;
@@ -66,21 +64,19 @@ async fn list(
         {
             payloads.insert(a.payload.id, sealed);
         }
-        items.push(approval::shown(&a, &payloads, sight));
+        items.push(approval::shown(&a, &payloads, &caller.key));
     }
     Ok(Json(Paged::of(items, next)).into_response())
 }
 
 async fn show(
     State(app): State<Arc<App>>,
-    caller: Caller,
+    Examiner(caller): Examiner,
     Named(id): Named<ApprovalId>,
 ) -> Result<Response, Problem> {
-    caller.needs_one_of(&[KeyScope::Approver, KeyScope::Viewer])?;
     let found = app.ports.store.load(caller.org(), Find::Approval(id)).await?;
     let snapshot = found.ok_or_else(|| Problem::not_found("approval"))?;
-    let sight = Sight::of(&caller.key.clearance);
-    let shown = find(&snapshot, id).map(|a| approval::shown(a, &snapshot.payloads, sight));
+    let shown = find(&snapshot, id).map(|a| approval::shown(a, &snapshot.payloads, &caller.key));
     Ok(Json(shown.ok_or_else(|| Problem::not_found("approval"))?).into_response())
 }
 
@@ -98,7 +94,7 @@ struct Decided {
 
 async fn approve(
     State(app): State<Arc<App>>,
-    caller: Caller,
+    Approver(caller): Approver,
     Named(id): Named<ApprovalId>,
     once: Idempotent,
     body: Body<Decided>,
@@ -108,7 +104,7 @@ async fn approve(
 
 async fn deny(
     State(app): State<Arc<App>>,
-    caller: Caller,
+    Approver(caller): Approver,
     Named(id): Named<ApprovalId>,
     once: Idempotent,
     body: Body<Decided>,
@@ -124,7 +120,6 @@ async fn decide(
     body: Body<Decided>,
     choice: Choice,
 ) -> Result<Response, Problem> {
-    caller.needs(KeyScope::Approver)?;
     let why = reason("/reason", body.value.reason.as_deref())?;
     if choice == Choice::Deny && why.is_none() {
         return Err(Problem::invalid("/reason", "A denial needs a reason."));
@@ -133,7 +128,6 @@ async fn decide(
         Turn::Run(once) => once,
         Turn::Replay(answer) => return Ok(answer),
     };
-    let sight = Sight::of(&caller.key.clearance);
     let walked = app.ports.walk(caller.org(), Find::Approval(id), |ctx, ids, flow, snapshot| {
         let before = snapshot.clone();
         let mut set = ChangeSet::new(ChangeId::draw(&mut ids.clone()), caller.org().clone(), ctx.now);
@@ -147,7 +141,7 @@ async fn decide(
         }
         let after = outcome::after(before, &set);
         let decided = find(&after, id).ok_or(Refusal::NotFound("approval"))?;
-        let answer = approval::shown(decided, &after.payloads, sight);
+        let answer = approval::shown(decided, &after.payloads, &caller.key);
         set.writes.extend(once.row(StatusCode::OK, &answer, ctx.now));
         Ok((answer, set))
     });

@@ -72,7 +72,8 @@ impl Caller {
     }
 }
 
-/// Callers who have a scope. The body isn't looked at before.
+/// Callers who have a scope. As the first of a door's extractors it comes before anything that was said: path,
+/// query, headers and body.
 macro_rules! callers {
     ($($(#[$doc:meta])* $name:ident: $($scope:ident)|+;)*) => {$(
         $(#[$doc])*
@@ -83,7 +84,7 @@ macro_rules! callers {
             type Rejection = Problem;
 
             async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
-                let caller = Caller::from_request_parts(parts, app).await?;
+                let caller = Caller::of(parts, app).await?;
                 caller.needs_one_of(&[$(KeyScope::$scope),+])?;
                 Ok(Self(caller))
             }
@@ -102,6 +103,16 @@ callers! {
     Viewer: Viewer;
     /// Reads what may be run.
     Runner: Viewer | Admin | Requester;
+    /// Starts tasks.
+    Requester: Requester;
+    /// Moves tasks on: their own, or as who runs the org any.
+    Mover: Requester | Operator;
+    /// Decides.
+    Approver: Approver;
+    /// Reads what is to be decided.
+    Examiner: Approver | Viewer;
+    /// Does the work.
+    Worker: Worker;
     /// Runs the platform.
     Platform: Platform;
 }
@@ -166,10 +177,9 @@ fn unauthenticated() -> Problem {
     Problem::new(Code::Unauthenticated, "The API key is missing or not valid.")
 }
 
-impl FromRequestParts<Arc<App>> for Caller {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+impl Caller {
+    /// Whoever sent a request. Doors take one of the callers with a scope, so that no door forgets to ask for it.
+    async fn of(parts: &Parts, app: &App) -> Result<Self, Problem> {
         let mut all = parts.headers.get_all(AUTHORIZATION).iter();
         let (Some(one), None) = (all.next(), all.next()) else { return Err(unauthenticated()) };
         let text = one.to_str().map_err(|_| unauthenticated())?;

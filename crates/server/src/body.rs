@@ -3,6 +3,8 @@
 //! Promises: a body is bounded before it is read; a member that isn't known is refused and pointed to; every
 //! refusal is a problem. Never: guesses a content type, ignores a member.
 
+use std::collections::BTreeSet;
+use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +16,8 @@ use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_path_to_error::Segment;
 
 use crate::app::App;
@@ -146,6 +149,7 @@ impl<T: FromStr + Send> FromRequestParts<Arc<App>> for Named<T> {
 /// `bad_json` with line and column; `unknown_member` or `invalid` with the JSON pointer as well.
 pub fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let value = parsed(bytes)?;
+    no_name_twice(bytes)?;
     match inexact_integer(bytes) {
         Some(n) => Err(Problem::new(
             Code::Invalid,
@@ -175,6 +179,69 @@ fn parsed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         return Err(Problem::new(Code::Invalid, message).listing(vec![fault]));
     }
     Ok(value)
+}
+
+/// Refuses a member that is named twice, at any depth: parsers differ on which one counts (RFC 8259 §4), and what a person
+/// approves must be what an agent reads.
+fn no_name_twice(bytes: &[u8]) -> Result<(), Problem> {
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let read: Result<Distinct, _> = serde_path_to_error::deserialize(&mut reader);
+    read.map(drop).map_err(|e| {
+        let pointer = pointer(e.path());
+        problem(e.inner(), Some(pointer))
+    })
+}
+
+/// JSON of which no object names a member twice.
+struct Distinct;
+
+impl<'de> Deserialize<'de> for Distinct {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        d.deserialize_any(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for Distinct {
+    type Value = Self;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+    fn visit_unit<E>(self) -> Result<Self, E> {
+        Ok(self)
+    }
+    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
+        Ok(self)
+    }
+    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
+        Ok(self)
+    }
+    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
+        Ok(self)
+    }
+    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
+        Ok(self)
+    }
+    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
+        Ok(self)
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self, A::Error> {
+        while list.next_element::<Self>()?.is_some() {}
+        Ok(self)
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self, A::Error> {
+        let mut names = BTreeSet::new();
+        while let Some(name) = members.next_key::<String>()? {
+            if names.contains(&name) {
+                return Err(serde::de::Error::custom(format_args!(
+                    "the member {:?} is named twice",
+                    cut(&name)
+                )));
+            }
+            names.insert(name);
+            members.next_value::<Self>()?;
+        }
+        Ok(self)
+    }
 }
 
 fn problem(e: &serde_json::Error, pointer: Option<String>) -> Problem {
@@ -214,8 +281,6 @@ fn pointer(path: &serde_path_to_error::Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde::Deserialize;
-
     use super::*;
 
     #[derive(Debug, Deserialize)]
@@ -269,6 +334,23 @@ mod tests {
         for fine in ["18446744073709551616", "1e30", "0.1", r#"["\"12345678901234567890123"]"#, "-5"] {
             assert!(read(&format!("{{\"a\":{fine}}}")).is_ok(), "{fine}");
         }
+    }
+
+    #[test]
+    fn a_member_that_is_named_twice_is_refused_at_any_depth() {
+        let read = |text: &str| from_json::<serde_json::Value>(text.as_bytes()).map(drop);
+        for (text, pointer) in [
+            (r#"{"input":1,"input":2}"#, ""),
+            (r#"{"input":{"a":1,"\u0061":2}}"#, "/input"),
+            (r#"{"input":[0,{"b":[{"c":1,"d":2,"c":3}]}]}"#, "/input/1/b/0"),
+        ] {
+            let problem = read(text).unwrap_err();
+            assert_eq!(problem.code, Code::Invalid, "{text}");
+            let fault = &problem.errors[0];
+            assert!(fault.pointer.as_deref().is_some_and(|p| p.starts_with(pointer)), "{text}: {fault:?}");
+            assert!(fault.message.contains("named twice"), "{fault:?}");
+        }
+        read(r#"{"a":{"x":1},"b":{"x":1},"c":[{"x":1},{"x":1}]}"#).unwrap();
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Connections of the listener: how many, for how long, and how they end at a stop.
 //!
 //! Promises: a peer that opens a connection and says nothing, or says it a byte at a time, is cut off; beyond
-//! [`MOST`] connections the next one waits to be accepted and costs nothing; a request under way at a stop is
+//! so many connections as descriptors are there for the next one waits to be accepted and costs nothing; a request under way at a stop is
 //! answered. What a request is about is the router's.
 
 use std::convert::Infallible;
@@ -21,7 +21,7 @@ use tower::ServiceExt as _;
 
 use crate::runtime::Runtime;
 
-/// Connections at once.
+/// Connections at once, whatever the system would give.
 const MOST: u32 = 4_096;
 /// How long the head of a request may take to come whole, the wait for its first byte included.
 const HEAD_PATIENCE: Duration = Duration::from_secs(20);
@@ -35,11 +35,20 @@ pub(crate) struct Connections {
     router: Router,
     runtime: Arc<Runtime>,
     seats: Arc<Semaphore>,
+    most: u32,
+}
+
+/// How many connections a process that may hold so many descriptors takes. A quarter of them stays for the store, egress
+/// and files, which work under way can't do without.
+#[must_use]
+pub fn within(descriptors: Option<u64>) -> u32 {
+    let some = descriptors.map(|d| u32::try_from(d - d / 4).unwrap_or(u32::MAX));
+    some.unwrap_or(MOST).clamp(1, MOST)
 }
 
 impl Connections {
-    pub(crate) fn new(router: Router, runtime: Arc<Runtime>) -> Self {
-        Self { router, runtime, seats: Arc::new(Semaphore::new(MOST as usize)) }
+    pub(crate) fn new(router: Router, runtime: Arc<Runtime>, most: u32) -> Self {
+        Self { router, runtime, seats: Arc::new(Semaphore::new(most as usize)), most }
     }
 
     /// Accepts for ever.
@@ -58,7 +67,7 @@ impl Connections {
 
     /// Waits until every connection has ended.
     pub(crate) async fn finished(&self) {
-        let _ = self.seats.acquire_many(MOST).await;
+        let _ = self.seats.acquire_many(self.most).await;
     }
 
     fn serve(
@@ -86,6 +95,25 @@ impl Connections {
                 () = stopping.cancelled() => connection.as_mut().graceful_shutdown(),
             }
             let _ = tokio::time::timeout(LAST_REQUESTS, connection).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::within;
+
+    #[test]
+    fn connections_leave_descriptors_for_the_rest_of_the_work() {
+        for (descriptors, most) in [
+            (Some(1_024), 768),
+            (Some(256), 192),
+            (Some(0), 1),
+            (Some(1_048_576), 4_096),
+            (Some(u64::MAX), 4_096),
+            (None, 4_096),
+        ] {
+            assert_eq!(within(descriptors), most, "{descriptors:?}");
         }
     }
 }

@@ -7,9 +7,7 @@ use axum::response::Response;
 use axum::routing::get;
 use axum::{Json, Router};
 use exeat_core::change::Key;
-use exeat_core::endpoint::Endpoint;
 use exeat_core::ledger::data::Governs;
-use exeat_core::ports::{Page, TaskFilter};
 use exeat_core::principal::KeyScope;
 use exeat_core::registry::change::rule::{ModeWish, Strand, mode_word, set_mode};
 use exeat_core::registry::{EgressMode, Registry};
@@ -77,26 +75,6 @@ fn shown(app: &App, registry: &Registry, mode: EgressMode, hops: u64, now: Times
     })
 }
 
-/// Hops to foreign agents that aren't over.
-async fn hops_open(app: &App, caller: &Caller) -> Result<u64, Problem> {
-    let mut open = 0;
-    for status in ["running", "awaiting_approval", "awaiting_input"] {
-        let filter = TaskFilter { status: Some(status.to_owned()), ..TaskFilter::default() };
-        let mut page = Page { after: None, limit: 200 };
-        loop {
-            let (tasks, next) = app.archive.tasks(caller.org(), &filter, &page).await?;
-            let hops = tasks.iter().flat_map(|t| &t.hops);
-            let foreign = hops.filter(|h| matches!(h.to, Endpoint::Agent(_)) && !h.is_ended()).count();
-            open += u64::try_from(foreign).unwrap_or(u64::MAX);
-            match next {
-                Some(after) => page.after = Some(after),
-                None => break,
-            }
-        }
-    }
-    Ok(open)
-}
-
 async fn show(
     State(app): State<Arc<App>>,
     Reader(caller): Reader,
@@ -104,7 +82,7 @@ async fn show(
 ) -> Result<Json<Value>, Problem> {
     of.check(&caller)?;
     let registry = app.ports.store.registry(caller.org()).await?;
-    let hops = hops_open(&app, &caller).await?;
+    let hops = app.archive.open_hops(caller.org()).await?;
     let now = app.ports.store.now().await?;
     Ok(Json(shown(&app, &registry, registry.org_mode, hops, now)))
 }
@@ -122,7 +100,7 @@ async fn put(
     let (app, caller, wanted) = (&app, &caller, &wanted);
     until_done(|| async move {
         let ground = Ground::load(app, caller).await?;
-        let hops_out = hops_open(app, caller).await?;
+        let hops_out = app.archive.open_hops(caller.org()).await?;
         let row = version(app, caller, &Key::Mode).await?;
         let earlier = earlier(app, caller, Governs::Egress).await?;
         let strand = if wanted.strand { Strand::Accepted } else { Strand::Refused };

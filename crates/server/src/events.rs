@@ -15,13 +15,12 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use exeat_core::id::TaskId;
 use exeat_core::ports::{Find, StoredEvent};
-use exeat_core::principal::KeyScope;
 use futures::{Stream, StreamExt as _, stream};
 use http::HeaderMap;
 use tokio::sync::watch;
 
 use crate::app::App;
-use crate::auth::Caller;
+use crate::auth::{Caller, Viewer};
 use crate::body::Named;
 use crate::problem::{Code, Problem};
 use crate::shown::{Sight, event};
@@ -39,11 +38,10 @@ pub fn routes() -> Router<Arc<App>> {
 
 async fn watch_task(
     State(app): State<Arc<App>>,
-    caller: Caller,
+    Viewer(caller): Viewer,
     Named(id): Named<TaskId>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    caller.needs(KeyScope::Viewer)?;
     let after = match headers.get("last-event-id") {
         None => 0,
         Some(v) => v.to_str().ok().and_then(|v| v.trim().parse().ok()).ok_or_else(|| {

@@ -21,6 +21,8 @@ use serde_json::Value;
 use crate::app::App;
 use crate::auth::Caller;
 use crate::problem::{Code, Problem};
+use crate::shown::hop::UpTo;
+use crate::tasks::with_edges;
 
 const HEADER: &str = "idempotency-key";
 const KEPT: Span = Span::of_secs(86_400);
@@ -113,7 +115,11 @@ impl Idempotent {
         let done = app.archive.done(caller.org(), by, route, key).await?;
         let fresh = |d: &Done| app.ports.clock.now().since(d.at) < KEPT;
         let expected = match done {
-            Some(d) if fresh(&d) && d.request == request => return Ok(Turn::Replay(replay(&d))),
+            Some(d) if fresh(&d) && d.request == request => {
+                // What its commit couldn't hold yet is read from the ledger, as it was for the first answer.
+                let answer = with_edges(app, caller, d.answer, UpTo::Then(d.at)).await?;
+                return Ok(Turn::Replay(replay(d.status, &answer)));
+            }
             Some(d) if fresh(&d) => {
                 let why = "This Idempotency-Key was used with another body.";
                 return Err(Problem::new(Code::IdempotencyMismatch, why));
@@ -145,9 +151,9 @@ impl Once {
     }
 }
 
-fn replay(done: &Done) -> Response {
-    let status = StatusCode::from_u16(done.status).unwrap_or(StatusCode::OK);
-    let mut response = match &done.answer {
+fn replay(status: u16, answer: &Value) -> Response {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
+    let mut response = match answer {
         Value::Null => status.into_response(),
         answer => (status, Json(answer)).into_response(),
     };

@@ -12,13 +12,11 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
-use exeat_core::change::{Done, Row, Snapshot, Write};
+use exeat_core::change::{Done, Row, Write};
 use exeat_core::endpoint::Endpoint;
-use exeat_core::envelope::EnvelopeState;
 use exeat_core::id::{EnvelopeId, LeaseId, QuestionId, RoleName};
 use exeat_core::payload::{Sha256Digest, canonical};
 use exeat_core::ports::Find;
-use exeat_core::principal::KeyScope;
 use exeat_core::registry::Registry;
 use exeat_core::task::decision;
 use exeat_core::task::desk::Refusal;
@@ -31,7 +29,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::auth::Caller;
+use crate::auth::{Caller, Worker};
 use crate::body::{Body, Named};
 use crate::problem::{Code, Problem};
 use crate::tasks::given;
@@ -68,7 +66,11 @@ const fn one() -> u32 {
     1
 }
 
-async fn lease(State(app): State<Arc<App>>, caller: Caller, body: Body<Wanted>) -> Result<Response, Problem> {
+async fn lease(
+    State(app): State<Arc<App>>,
+    Worker(caller): Worker,
+    body: Body<Wanted>,
+) -> Result<Response, Problem> {
     let wanted = body.value;
     plays(&caller, &wanted.role)?;
     if wanted.wait_s > MAX_WAIT_S {
@@ -90,7 +92,6 @@ async fn lease(State(app): State<Arc<App>>, caller: Caller, body: Body<Wanted>) 
 }
 
 fn plays(caller: &Caller, role: &RoleName) -> Result<(), Problem> {
-    caller.needs(KeyScope::Worker)?;
     if caller.key.worker_roles.contains(role) {
         return Ok(());
     }
@@ -183,7 +184,7 @@ async fn take(
         if !hop.seen.flows_to(&caller.key.clearance) {
             return Err(Refusal::NotFound(TOO_HIGH));
         }
-        worker::lease(ctx, ids, flow, snapshot, envelope, &wanted.worker, &wanted.role)
+        worker::lease(ctx, ids, flow, snapshot, envelope, &caller.key, (&wanted.worker, &wanted.role))
     });
     match walked.await {
         Ok((lease, acts)) => {
@@ -206,7 +207,7 @@ struct Complete {
 
 async fn complete(
     State(app): State<Arc<App>>,
-    caller: Caller,
+    Worker(caller): Worker,
     Named(id): Named<LeaseId>,
     body: Body<Complete>,
 ) -> Result<Response, Problem> {
@@ -225,7 +226,7 @@ struct Fail {
 
 async fn fail(
     State(app): State<Arc<App>>,
-    caller: Caller,
+    Worker(caller): Worker,
     Named(id): Named<LeaseId>,
     body: Body<Fail>,
 ) -> Result<Response, Problem> {
@@ -277,7 +278,7 @@ fn present<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<Value>, D::E
 
 async fn suspend(
     State(app): State<Arc<App>>,
-    caller: Caller,
+    Worker(caller): Worker,
     Named(id): Named<LeaseId>,
     body: Body<Suspended>,
 ) -> Result<Response, Problem> {
@@ -324,12 +325,11 @@ async fn settle(
     call: &Call,
     same: &Value,
 ) -> Result<Response, Problem> {
-    caller.needs(KeyScope::Worker)?;
     let status = if matches!(call, Call::Suspend(_)) { StatusCode::ACCEPTED } else { StatusCode::OK };
     let digest = Sha256Digest::of(&canonical(same));
     let walked = app.ports.walk(caller.org(), Find::Lease(id), |ctx, ids, flow, snapshot| {
-        held_by(caller, &snapshot, id)?;
-        let (answer, mut set) = worker::settle(ctx, ids, flow, snapshot, id, call.clone(), same)?;
+        let held = (id, &caller.key);
+        let (answer, mut set) = worker::settle(ctx, ids, flow, snapshot, held, call.clone(), same)?;
         if matches!(call, Call::Fail { retry: Retry::Again, .. }) {
             // The envelope goes back and forgets the lease, so the answer is kept beside it.
             let done = Done { request: digest, status: status.as_u16(), answer: answer.clone(), at: ctx.now };
@@ -374,17 +374,6 @@ fn again(status: StatusCode, answer: Value) -> Response {
     response
 }
 
-/// A lease is for workers of its role.
-fn held_by(caller: &Caller, snapshot: &Snapshot, lease: LeaseId) -> Result<(), Refusal> {
-    let envelope = snapshot.envelopes.iter().map(|(e, _)| e).find(|e| e.lease() == Some(lease));
-    match envelope.map(|e| &e.state) {
-        Some(EnvelopeState::Leased { role, .. }) if !caller.key.worker_roles.contains(role) => {
-            Err(Refusal::NotFound("lease"))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Records that a worker named a destination which it may not have.
 async fn refuse(app: &Arc<App>, caller: &Caller, id: LeaseId) -> Result<(), Problem> {
     let walked = app.ports.walk(caller.org(), Find::Lease(id), |ctx, ids, flow, snapshot| {
@@ -403,11 +392,10 @@ struct Extend {
 
 async fn extend(
     State(app): State<Arc<App>>,
-    caller: Caller,
+    Worker(caller): Worker,
     Named(id): Named<LeaseId>,
     body: Body<Extend>,
 ) -> Result<Response, Problem> {
-    caller.needs(KeyScope::Worker)?;
     let by = body.value.by_s;
     if !(1..=MAX_EXTENSION_S).contains(&by) {
         return Err(Problem::invalid(
@@ -416,8 +404,7 @@ async fn extend(
         ));
     }
     let walked = app.ports.walk(caller.org(), Find::Lease(id), |ctx, ids, flow, snapshot| {
-        held_by(&caller, &snapshot, id)?;
-        worker::extend(ctx, ids, flow, snapshot, id, Span::of_secs(by))
+        worker::extend(ctx, ids, flow, snapshot, (id, &caller.key), Span::of_secs(by))
     });
     let (answer, acts) = walked.await.map_err(of_lease)?;
     app.runtime.act(acts);

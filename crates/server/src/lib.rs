@@ -42,6 +42,7 @@ use tokio::net::TcpListener;
 
 use crate::app::App;
 use crate::connections::Connections;
+pub use crate::connections::within as connections_within;
 
 /// Every door.
 pub fn router(app: Arc<App>) -> Router {
@@ -80,7 +81,8 @@ pub fn start(app: &Arc<App>) {
 pub async fn serve(listener: TcpListener, app: Arc<App>, stop: impl Future<Output = ()> + Send + 'static) {
     let stopping = app.runtime.stopping().clone();
     let runtime = Arc::clone(&app.runtime);
-    let connections = Connections::new(router(app), runtime);
+    let most = app.settings.connections;
+    let connections = Connections::new(router(app), runtime, most);
     tokio::select! {
         () = connections.accept(&listener) => {}
         () = stop => {}

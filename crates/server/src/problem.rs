@@ -310,6 +310,10 @@ impl From<Refusal> for Problem {
             Refusal::Payload(p) => p.into(),
             Refusal::NotDecided(n) => n.into(),
             Refusal::Invalid(why) => Self::new(Code::Invalid, why),
+            Refusal::InvalidAt { pointer, why } => Self::invalid(&pointer, sentence(&why)),
+            Refusal::ClearanceTooLow => {
+                Self::new(Code::ClearanceTooLow, "The content is labelled above what this key may see.")
+            }
             Refusal::BadLabel(why) => Self::new(Code::BadLabel, why),
             // An earlier answer is given again by the door that knows its shape; here it is a slip of ours.
             Refusal::Answered(_) | Refusal::Wrong(_) => Self::internal(&e),
@@ -344,6 +348,7 @@ impl From<NotChanged> for Problem {
             NotChanged::FourEyes(_) => Self::new(Code::FourEyesRequired, why),
             NotChanged::Policy(_) => Self::new(Code::DeniedByPolicy, why),
             NotChanged::ScopeMissing => Self::new(Code::ScopeMissing, why),
+            NotChanged::ClearanceTooLow(_) => Self::new(Code::ClearanceTooLow, why),
             NotChanged::BadLabel { pointer, why } => {
                 let message = sentence(&why);
                 let fault =

@@ -26,12 +26,13 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::app::App;
-use crate::auth::Caller;
+use crate::auth::{Caller, Mover, Viewer};
 use crate::body::{Asked, Body, Named};
 use crate::idempotency::{Idempotent, Once, Turn};
 use crate::judges::Workflows;
 use crate::page::{Paged, page};
 use crate::problem::{Code, Problem};
+use crate::shown::hop::UpTo;
 use crate::shown::{Sight, hop, task, waiting};
 
 pub mod given;
@@ -89,10 +90,9 @@ const STATUSES: [&str; 9] = [
 
 async fn list(
     State(app): State<Arc<App>>,
-    caller: Caller,
+    Viewer(caller): Viewer,
     Asked(asked): Asked<Listing>,
 ) -> Result<Response, Problem> {
-    caller.needs(KeyScope::Viewer)?;
     if let Some(status) = asked.status.as_ref().filter(|s| !STATUSES.contains(&s.as_str())) {
         let status: String = status.chars().take(40).collect();
         let known = STATUSES.join(", ");
@@ -134,11 +134,10 @@ async fn listed(app: &App, caller: &Caller, t: &Task) -> Result<Value, Problem> 
 
 async fn show(
     State(app): State<Arc<App>>,
-    caller: Caller,
+    Viewer(caller): Viewer,
     Named(id): Named<TaskId>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    caller.needs(KeyScope::Viewer)?;
     let wait = preferred_wait(&headers);
     if let Some(patience) = wait {
         settled(&app, caller.org(), id, patience).await?;
@@ -150,8 +149,23 @@ async fn show(
 /// A task with its steps, as it stands now.
 pub(crate) async fn whole(app: &App, caller: &Caller, id: TaskId) -> Result<Value, Problem> {
     let Loaded { registry, snapshot, flow, .. } = app.ports.load(caller.org(), Find::Task(id)).await?;
-    let edges = hop::edges(&app.archive.records_of(caller.org(), id).await?);
-    Ok(task::whole(&snapshot, &flow, &registry, &edges, Sight::of(&caller.key.clearance)))
+    let shown = task::whole(&snapshot, &flow, &registry, Sight::of(&caller.key.clearance));
+    with_edges(app, caller, shown, UpTo::Now).await
+}
+
+/// A shown task with the edges of its hops, which stand in the ledger.
+pub(crate) async fn with_edges(
+    app: &App,
+    caller: &Caller,
+    mut shown: Value,
+    up_to: UpTo,
+) -> Result<Value, Problem> {
+    let id = shown.as_object().and_then(task_of);
+    if let Some(id) = id.filter(|_| hop::hops_of(&mut shown).next().is_some()) {
+        let records = app.archive.records_of(caller.org(), id).await?;
+        hop::put_edges(&mut shown, &records, up_to);
+    }
+    Ok(shown)
 }
 
 /// How long a request wants to wait (RFC 7240 §4.3), at most a minute.
@@ -202,7 +216,7 @@ struct Cancel {
 
 async fn cancel(
     State(app): State<Arc<App>>,
-    caller: Caller,
+    Mover(caller): Mover,
     Named(id): Named<TaskId>,
     once: Idempotent,
     body: Body<Cancel>,
@@ -228,7 +242,7 @@ struct Answer {
 
 async fn answer(
     State(app): State<Arc<App>>,
-    caller: Caller,
+    Mover(caller): Mover,
     Named(id): Named<TaskId>,
     once: Idempotent,
     body: Body<Answer>,
@@ -240,7 +254,7 @@ async fn answer(
     };
     let Answer { question_id, input } = body.value;
     moved(&app, &caller, id, &once, |ctx, ids, flow, snapshot| {
-        decision::answer(ctx, ids, flow, snapshot, question_id, &input, caller.id())
+        decision::answer(ctx, ids, flow, snapshot, question_id, &input, &caller.key)
     })
     .await
 }
@@ -261,7 +275,6 @@ pub(crate) fn reason<'a>(pointer: &str, given: Option<&'a str>) -> Result<Option
 
 /// An operator moves any task, a requester their own. Who a task's requester is never changes.
 async fn may_move(app: &App, caller: &Caller, id: TaskId) -> Result<(), Problem> {
-    caller.needs_one_of(&[KeyScope::Requester, KeyScope::Operator])?;
     let found = app.ports.store.load(caller.org(), Find::Task(id)).await?;
     let found = found.ok_or_else(|| Problem::not_found("task"))?;
     if caller.has(KeyScope::Operator) || found.task.0.requester.id == *caller.id() {
@@ -271,8 +284,7 @@ async fn may_move(app: &App, caller: &Caller, id: TaskId) -> Result<(), Problem>
     Err(Problem::new(Code::ScopeMissing, why).of_task(id))
 }
 
-/// Walks a decision about a task, and answers with the task as it stands after it. The answer names no edges:
-/// their numbers are given at the commit, of which it is a part.
+/// Walks a decision about a task, and answers with the task as it stands after it.
 async fn moved(
     app: &Arc<App>,
     caller: &Caller,
@@ -285,12 +297,13 @@ async fn moved(
         let before = snapshot.clone();
         let mut set = decide(ctx, ids, Arc::clone(&flow), snapshot)?;
         let after = outcome::after(before, &set);
-        let answer = task::whole(&after, &flow, ctx.registry, &[], sight);
+        let answer = task::whole(&after, &flow, ctx.registry, sight);
         set.writes.extend(once.row(StatusCode::ACCEPTED, &answer, ctx.now));
-        Ok((answer, set))
+        Ok(((answer, ctx.now), set))
     });
-    let (answer, acts) = walked.await.map_err(|e| of_task(e, id))?;
+    let ((answer, decided_at), acts) = walked.await.map_err(|e| of_task(e, id))?;
     app.runtime.act(acts);
+    let answer = with_edges(app, caller, answer, UpTo::Then(decided_at)).await?;
     Ok((StatusCode::ACCEPTED, Json(answer)).into_response())
 }
 

@@ -131,6 +131,7 @@ impl Sqlite {
     ) -> Result<Arc<Self>, OpenError> {
         let lock = open::lock(path)?;
         open::examine(path, &org).await?;
+        open::keep_private(path)?;
         let fail = |e| open::database_error(path, e);
         let mut conn = open::writer(path, &options).await.map_err(fail)?;
         open::prepare(&mut conn, path, &org).await?;

@@ -132,6 +132,7 @@ macro_rules! store_contract {
             a_lost_lease_still_finds_its_envelope,
             a_door_shows_its_hop_and_the_foreign_task,
             the_registry_shows_what_governs_and_follows_each_change,
+            open_foreign_hops_are_counted,
             an_idempotency_key_tells_what_it_did,
             notes_settings_and_checkpoints_are_kept,
             api_keys_are_found_by_their_public_half,

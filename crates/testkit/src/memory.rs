@@ -204,6 +204,13 @@ impl Archive for Memory {
         }))
     }
 
+    async fn open_hops(&self, org: &OrgName) -> Result<u64, Unreadable> {
+        Ok(self.read(org, |o| {
+            let open = |h: &&org::Held| matches!(&h.row, Row::Bridge(b) if !b.state.is_terminal());
+            u64::try_from(o.rows.values().filter(open).count()).unwrap_or(u64::MAX)
+        }))
+    }
+
     async fn events(
         &self,
         org: &OrgName,

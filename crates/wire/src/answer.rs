@@ -4,6 +4,7 @@
 //! meaning: an envelope with neither or both of `result` and `error`, a task without an id, a result of no known
 //! shape are refused, because nothing may count as success that isn't plainly one.
 
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::fault::RpcError;
@@ -20,6 +21,9 @@ pub enum BadAnswer {
     /// Not a JSON-RPC response: an object with `result` or `error`.
     #[error("the answer isn't a JSON-RPC response: it has neither a result nor an error")]
     NoResult,
+    /// The answer to another request.
+    #[error("the answer is to another request than ours")]
+    OtherRequest,
     /// A result and an error at once.
     #[error("the answer has both a result and an error")]
     Both,
@@ -32,6 +36,23 @@ pub enum BadAnswer {
     /// A message that says nothing can't be the output of anything.
     #[error("the agent answered with a message that has no parts")]
     NoParts,
+}
+
+/// Is it plainly the answer to another request than `id`, e.g. of a proxy that mixes up its connections? Some peers leave
+/// the id out, say null, or make a number of its digits: that is no other one. What can't be read isn't judged here.
+#[must_use]
+pub fn is_to_another(bytes: &[u8], id: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Head {
+        #[serde(default)]
+        id: Value,
+    }
+    match serde_json::from_slice(bytes).map(|Head { id }| id) {
+        Ok(Value::Null) | Err(_) => false,
+        Ok(Value::String(other)) => other != id,
+        Ok(Value::Number(other)) => other.to_string() != id,
+        Ok(_) => true,
+    }
 }
 
 /// The answer to a send.

@@ -45,6 +45,15 @@ pub struct PushTarget {
     pub token: String,
 }
 
+impl PushTarget {
+    /// With the token in the URL as well, for agents that send no credential of their own with a push. The URL is then a
+    /// secret too.
+    #[must_use]
+    pub fn in_query(self) -> Self {
+        Self { url: format!("{}?t={}", self.url, self.token), ..self }
+    }
+}
+
 impl std::fmt::Debug for PushTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("PushTarget")

@@ -99,6 +99,9 @@ pub enum NotChanged {
     /// A key would be more than the one that makes it may give.
     #[error("only a key with the scope platform gives that scope")]
     ScopeMissing,
+    /// A key would see more than the one that makes it.
+    #[error("a key's clearance is at most that of the key that makes it, {0}")]
+    ClearanceTooLow(Label),
     /// A label that isn't one.
     #[error("{why}")]
     BadLabel {

@@ -79,7 +79,7 @@ pub fn cancel(
 /// Somebody answers a step's question.
 ///
 /// # Errors
-/// [`Refusal::QuestionAnswered`] if it is answered or over.
+/// [`Refusal::QuestionAnswered`] if it is answered or over, [`Refusal::ClearanceTooLow`] if they may not see it.
 pub fn answer(
     ctx: Context<'_>,
     ids: Ids,
@@ -87,7 +87,7 @@ pub fn answer(
     snapshot: Snapshot,
     question: QuestionId,
     input: &Value,
-    by: &KeyId,
+    by: &ApiKey,
 ) -> Result<ChangeSet, Refusal> {
     let mut desk = desk(ctx, ids, flow, snapshot);
     desk.answer(question, input, by)?;

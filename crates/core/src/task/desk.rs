@@ -14,7 +14,7 @@ use crate::bridge::state::{Event, Moved};
 use crate::bridge::{Bridge, CancelIntent, ForeignKey, Illegal, InboxRow};
 use crate::change::{ChangeSet, Effect, Expect, Key, Row, Snapshot, TaskEvent, Write};
 use crate::cost::Account;
-use crate::envelope::Envelope;
+use crate::envelope::{Envelope, EnvelopeState};
 use crate::gate::verdict::Governor;
 use crate::id::{
     AgentKey, ApprovalId, ChangeId, EnvelopeId, HopId, Ids, InboxId, LeaseId, PayloadId, StepName,
@@ -22,6 +22,7 @@ use crate::id::{
 use crate::label::Label;
 use crate::ledger::{Actor, Data, Dir, Draft, EdgeKey, SaltedDigest};
 use crate::payload::{NotAPayload, Payload, Sealed, Sha256Digest};
+use crate::principal::ApiKey;
 use crate::registry::Registry;
 use crate::task::{Held, Hop, HopState, Question, Run, Step, Task, TaskStatus};
 use crate::time::Timestamp;
@@ -88,6 +89,9 @@ pub enum Refusal {
     /// The lease was settled by another call.
     #[error("the lease was settled with another call or body")]
     LeaseSettled,
+    /// The content is labelled above what the caller may see.
+    #[error("the content is labelled above the key's clearance")]
+    ClearanceTooLow,
     /// The same call was made before: its answer.
     #[error("the call was made before")]
     Answered(Value),
@@ -106,6 +110,14 @@ pub enum Refusal {
     /// A request that can't be.
     #[error("{0}")]
     Invalid(String),
+    /// A member of a request that can't be.
+    #[error("{why}")]
+    InvalidAt {
+        /// Where, as a JSON pointer.
+        pointer: String,
+        /// Why.
+        why: String,
+    },
     /// The label isn't one that may be asked for.
     #[error("{0}")]
     BadLabel(String),
@@ -296,6 +308,17 @@ impl<'a> Desk<'a> {
     /// The envelope that a lease holds, or held.
     pub(crate) fn envelope_of(&self, lease: LeaseId) -> Option<&Envelope> {
         self.envelopes.values().map(|t| &t.row).find(|e| e.lease() == Some(lease))
+    }
+
+    /// The envelope that a lease of this key holds or held. Anybody else who names the lease has none.
+    pub(crate) fn envelope_held(&self, lease: LeaseId, by: &ApiKey) -> Result<&Envelope, Refusal> {
+        let held = self.envelope_of(lease).filter(|e| e.key() == Some(&by.id)).ok_or(Refusal::LeaseLost)?;
+        // A settled lease shows nothing more, and its hop may have taken in higher content since.
+        let is_open = matches!(held.state, EnvelopeState::Leased { .. });
+        if is_open && !self.hop(held.hop)?.seen.flows_to(&by.clearance) {
+            return Err(Refusal::ClearanceTooLow);
+        }
+        Ok(held)
     }
 
     /// One of the approvals.

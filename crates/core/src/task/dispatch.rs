@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::approval::{Approval, Subject};
 use crate::change::Effect;
-use crate::cost::{Account, Period, Scope};
+use crate::cost::{Account, Scope, accounts_of};
 use crate::endpoint::Endpoint;
 use crate::envelope::{Envelope, EnvelopeKind, EnvelopeState};
 use crate::gate::exeat::{Bound, ForeignIds};
@@ -357,11 +357,7 @@ impl Desk<'_> {
         let mut accounts: Vec<_> = shared
             .into_iter()
             .flatten()
-            .map(|scope| {
-                let budget = self.ctx.registry.budgets.get(&scope);
-                let since = budget.map_or(Period::None, |b| b.period).start(self.now());
-                (Account { scope, since }, budget.map(|b| b.limit_microusd))
-            })
+            .flat_map(|scope| accounts_of(&scope, self.ctx.registry.budgets.get(&scope), self.now()))
             .collect();
         if let Some(limit) = self.task.budget_microusd {
             let account = Account { scope: Scope::Task(self.task.id), since: crate::time::Timestamp::EPOCH };

@@ -92,7 +92,7 @@ impl Desk<'_> {
         if let Some(t) = self.envelopes.get_mut(&envelope)
             && !matches!(t.row.state, EnvelopeState::Settled { .. })
         {
-            t.row.state = EnvelopeState::Void { lease: t.row.lease() };
+            t.row.state = EnvelopeState::Void { lease: t.row.lease(), key: t.row.key().cloned() };
             t.row.due_at = None;
         }
     }

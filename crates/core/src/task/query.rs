@@ -8,11 +8,12 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::endpoint::Endpoint;
-use crate::id::{HopId, KeyId, QuestionId, RoleName};
+use crate::id::{HopId, QuestionId, RoleName};
 use crate::label::Label;
 use crate::ledger::data::{Act, Effects, NoteData, OperatorData};
 use crate::ledger::{Actor, Code, Data, Dir, OutsideId};
-use crate::payload::Payload;
+use crate::payload::{NotAPayload, Payload, canonical};
+use crate::principal::ApiKey;
 use crate::reason::ReasonCode;
 use crate::task::advance::raised;
 use crate::task::desk::{Desk, Refusal};
@@ -65,6 +66,8 @@ pub enum What {
 
 /// Delegations in one suspension, at most.
 const WISHES: usize = 32;
+/// Longest name of one, in bytes.
+const WISH_ID: usize = 64;
 
 impl Desk<'_> {
     /// Parks a worker's hop on what it delegates.
@@ -76,12 +79,12 @@ impl Desk<'_> {
         suspend: Suspend,
     ) -> Result<(), Refusal> {
         self.check_wishes(hop, role, &suspend)?;
-        let continuation = Payload::of_data(suspend.continuation);
-        let bytes = continuation.bytes().len();
-        if bytes > self.ctx.registry.bounds.continuation_bytes {
-            let max = self.ctx.registry.bounds.continuation_bytes;
-            return Err(Refusal::Payload(crate::payload::NotAPayload::TooLarge { got: bytes, max }));
+        let (got, max) =
+            (canonical(&suspend.continuation).len(), self.ctx.registry.bounds.continuation_bytes);
+        if got > max {
+            return Err(Refusal::Payload(NotAPayload::TooLarge { got, max }));
         }
+        let continuation = Payload::of_data(suspend.continuation);
         let continuation = self.hold(&continuation, hop.seen.clone(), hop.tainted);
         let answered: BTreeSet<QuestionId> = suspend
             .delegations
@@ -127,11 +130,15 @@ impl Desk<'_> {
     /// Holds a suspension to the contract before anything moves: a bad one leaves the lease as it was.
     fn check_wishes(&self, hop: &Hop, role: &RoleName, suspend: &Suspend) -> Result<(), Refusal> {
         if suspend.delegations.is_empty() || suspend.delegations.len() > WISHES {
-            return Err(Refusal::Invalid(format!("a suspension has 1 to {WISHES} delegations")));
+            let why = format!("a suspension has 1 to {WISHES} delegations");
+            return Err(Refusal::InvalidAt { pointer: "/delegations".to_owned(), why });
         }
-        let names: BTreeSet<&str> = suspend.delegations.iter().map(|w| w.id.as_str()).collect();
-        if names.len() != suspend.delegations.len() || names.iter().any(|n| n.is_empty() || n.len() > 64) {
-            return Err(Refusal::Invalid("each delegation has an id of its own, 1 to 64 bytes".into()));
+        let mut names = BTreeSet::new();
+        let is_wrong = |w: &Wish| !(1..=WISH_ID).contains(&w.id.len());
+        if let Some(n) = suspend.delegations.iter().position(|w| is_wrong(w) || !names.insert(w.id.as_str()))
+        {
+            let why = format!("each delegation has an id of its own, 1 to {WISH_ID} bytes");
+            return Err(Refusal::InvalidAt { pointer: format!("/delegations/{n}/id"), why });
         }
         let may = self.may(&hop.step, role);
         for wish in &suspend.delegations {
@@ -247,18 +254,21 @@ impl Desk<'_> {
         json!({ "question_id": q.id, "prompt": self.shown(&q.prompt), "until": q.until })
     }
 
-    /// A person answers a step's question.
-    pub(crate) fn answer(&mut self, question: QuestionId, input: &Value, by: &KeyId) -> Result<(), Refusal> {
+    /// A person answers a step's question, if they may see it.
+    pub(crate) fn answer(&mut self, question: QuestionId, input: &Value, by: &ApiKey) -> Result<(), Refusal> {
         if self.task.status.is_ended() {
             return Err(Refusal::TaskEnded);
         }
         let id = self.asking(question)?;
         let hop = self.hop(id)?.clone();
-        let HopState::Asking(Question { wants: Wants::Input, .. }) = &hop.state else {
+        let HopState::Asking(Question { wants: Wants::Input, prompt, .. }) = &hop.state else {
             return Err(Refusal::QuestionAnswered);
         };
+        if !prompt.label.flows_to(&by.clearance) {
+            return Err(Refusal::ClearanceTooLow);
+        }
         let label = self.ctx.registry.default_label.join(&hop.seen);
-        self.answer_turn(id, input, &label, hop.tainted, Actor::key(by))
+        self.answer_turn(id, input, &label, hop.tainted, Actor::key(&by.id))
     }
 
     /// The answer is the next turn of the same foreign task: governed, recorded and paid like the first.

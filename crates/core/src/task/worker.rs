@@ -1,7 +1,7 @@
 //! A worker's turn: the lease on an envelope, and the calls that settle it.
 //!
 //! The lease id is the idempotency key of the turn: the same call with the same body gets the same answer,
-//! another one is refused, and a lease that ran out counts for nothing.
+//! another one is refused, and a lease that ran out counts for nothing. A lease is its key's: whoever else names it has none.
 
 use std::sync::Arc;
 
@@ -17,6 +17,7 @@ use crate::id::{EnvelopeId, HopId, Ids, LeaseId, RoleName};
 use crate::ledger::data::{CostData, CostEntry};
 use crate::ledger::{Actor, Data, Dir};
 use crate::payload::{Payload, Sha256Digest, canonical};
+use crate::principal::ApiKey;
 use crate::reason::ReasonCode;
 use crate::task::desk::{Context, Desk, Refusal};
 use crate::task::{End, Ending, Hop, HopOwner, HopState};
@@ -53,7 +54,7 @@ pub enum Retry {
     Never,
 }
 
-/// Takes an envelope for a worker.
+/// Takes an envelope for a worker, with the key that alone may settle it.
 ///
 /// # Errors
 /// [`Refusal::LeaseLost`] if somebody else has it or it is over.
@@ -63,8 +64,8 @@ pub fn lease(
     flow: Arc<Workflow>,
     snapshot: Snapshot,
     envelope: EnvelopeId,
-    worker: &str,
-    role: &RoleName,
+    by: &ApiKey,
+    (worker, role): (&str, &RoleName),
 ) -> Result<(Value, ChangeSet), Refusal> {
     let lease = LeaseId::draw(&mut ids);
     let mut desk = Desk::open(ctx, ids, flow, snapshot);
@@ -74,7 +75,13 @@ pub fn lease(
         return Err(Refusal::LeaseLost);
     }
     tracked.row.delivery += 1;
-    tracked.row.state = EnvelopeState::Leased { lease, worker: worker.to_owned(), role: role.clone(), until };
+    tracked.row.state = EnvelopeState::Leased {
+        lease,
+        key: Some(by.id.clone()),
+        worker: worker.to_owned(),
+        role: role.clone(),
+        until,
+    };
     tracked.row.due_at = Some(until);
     let taken = tracked.row.clone();
     let shown = desk.lease_shown(&taken, lease, role, until)?;
@@ -84,30 +91,33 @@ pub fn lease(
 /// Makes a lease last longer, and says whether its task was canceled meanwhile.
 ///
 /// # Errors
-/// [`Refusal::LeaseLost`] if it ran out or was settled.
+/// [`Refusal::LeaseLost`] if it ran out or is another key's, [`Refusal::LeaseSettled`] if it was settled.
 pub fn extend(
     ctx: Context<'_>,
     ids: Ids,
     flow: Arc<Workflow>,
     snapshot: Snapshot,
-    lease: LeaseId,
-    by: Span,
+    (lease, by): (LeaseId, &ApiKey),
+    longer: Span,
 ) -> Result<(Value, ChangeSet), Refusal> {
     let mut desk = Desk::open(ctx, ids, flow, snapshot);
     let now = desk.now();
-    let held = desk.envelope_of(lease).cloned().ok_or(Refusal::LeaseLost)?;
-    let EnvelopeState::Leased { lease, worker, role, until } = held.state else {
+    let held = desk.envelope_held(lease, by)?.clone();
+    let EnvelopeState::Leased { lease, key, worker, role, until } = held.state else {
         return match held.state {
             EnvelopeState::Void { .. } => Ok((json!({ "expires_at": now, "canceled": true }), desk.close())),
-            _ => Err(Refusal::LeaseLost),
+            EnvelopeState::Settled { .. } => Err(Refusal::LeaseSettled),
+            EnvelopeState::Leased { .. } | EnvelopeState::Ready | EnvelopeState::Paused { .. } => {
+                Err(Refusal::LeaseLost)
+            }
         };
     };
     if until <= now {
         return Err(Refusal::LeaseLost);
     }
-    let until = until.max(now + by.min(desk.ctx.registry.bounds.lease.times(10)));
+    let until = until.max(now + longer.min(desk.ctx.registry.bounds.lease.times(10)));
     if let Some(t) = desk.envelopes.get_mut(&held.id) {
-        t.row.state = EnvelopeState::Leased { lease, worker, role, until };
+        t.row.state = EnvelopeState::Leased { lease, key, worker, role, until };
         t.row.due_at = Some(until);
     }
     Ok((json!({ "expires_at": until, "canceled": false }), desk.close()))
@@ -122,13 +132,13 @@ pub fn settle(
     ids: Ids,
     flow: Arc<Workflow>,
     snapshot: Snapshot,
-    lease: LeaseId,
+    (lease, by): (LeaseId, &ApiKey),
     call: Call,
     body: &Value,
 ) -> Result<(Value, ChangeSet), Refusal> {
     let mut desk = Desk::open(ctx, ids, flow, snapshot);
     let digest = Sha256Digest::of(&canonical(body));
-    let envelope = desk.envelope_of(lease).cloned().ok_or(Refusal::LeaseLost)?;
+    let envelope = desk.envelope_held(lease, by)?.clone();
     let role = match &envelope.state {
         EnvelopeState::Settled { call, answer, .. } if *call == digest => {
             return Err(Refusal::Answered(answer.clone()));
@@ -150,7 +160,8 @@ pub fn settle(
     if let Some(t) = desk.envelopes.get_mut(&envelope.id)
         && done == Settles::Yes
     {
-        t.row.state = EnvelopeState::Settled { lease, call: digest, answer: answer.clone() };
+        t.row.state =
+            EnvelopeState::Settled { lease, key: Some(by.id.clone()), call: digest, answer: answer.clone() };
         t.row.due_at = None;
     }
     Ok((answer, desk.close()))
@@ -275,14 +286,10 @@ impl Desk<'_> {
 
     fn own_accounts(&self) -> Vec<cost::Account> {
         let workflow = self.task.workflow.as_ref().map(|w| cost::Scope::Workflow(w.name.clone()));
-        [Some(cost::Scope::Org), workflow, self.task.budget_microusd.map(|_| cost::Scope::Task(self.task.id))]
-            .into_iter()
-            .flatten()
-            .map(|scope| {
-                let period = self.ctx.registry.budgets.get(&scope).map_or(cost::Period::None, |b| b.period);
-                cost::Account { since: period.start(self.now()), scope }
-            })
-            .collect()
+        let shared = [Some(cost::Scope::Org), workflow].into_iter().flatten();
+        let shared = shared.flat_map(|scope| cost::accounts_of(&scope, None, self.now())).map(|(a, _)| a);
+        let own = self.task.budget_microusd.map(|_| cost::Scope::Task(self.task.id));
+        shared.chain(own.map(|scope| cost::Account { scope, since: Timestamp::EPOCH })).collect()
     }
 
     /// Tells whoever watches that money moved.

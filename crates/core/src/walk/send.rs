@@ -3,7 +3,7 @@
 //! Two commits and one exchange: the intent with its lease was the first, the outcome is the second.
 
 use crate::faults::Fault;
-use crate::gate::exeat::pass;
+use crate::gate::exeat::{PushTarget, pass};
 use crate::ports::Find;
 use crate::task::decision;
 use crate::time::{Monotonic, Span};
@@ -16,7 +16,8 @@ use crate::walk::{Act, Ports, Recording, Sending, Stopped};
 pub async fn send(ports: &Ports, sending: Sending, send_timeout: Span) -> Result<Recording, Stopped> {
     let Sending { lease, mut parcel, push_until, leased_at } = sending;
     let id = lease.id().clone();
-    parcel.push = push_until.and_then(|until| ports.door.target(&id.org, &id.callback, until));
+    let target = push_until.and_then(|until| ports.door.target(&id.org, &id.callback, until));
+    parcel.push = if parcel.agent.posture.token_in_query { target.map(PushTarget::in_query) } else { target };
     let not_after = if Fault::ZombieExeat.is_back() { Monotonic(u64::MAX) } else { leased_at + send_timeout };
     let exeat =
         pass(lease, parcel, not_after).map_err(|e| crate::task::desk::Refusal::Wrong(e.to_string()))?;

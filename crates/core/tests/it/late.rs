@@ -25,7 +25,7 @@ use exeat_core::walk::{Act, Ports, Recording, send, sweep};
 use exeat_testkit::sim::calls::ports;
 use exeat_testkit::sim::faulty::Shared;
 use exeat_testkit::sim::run::{Kind, scene};
-use exeat_testkit::sim::setting::{govern, name, org};
+use exeat_testkit::sim::setting::{govern, name, org, person};
 
 use serde_json::json;
 
@@ -308,7 +308,8 @@ fn a_look_that_set_out_before_a_later_turn_changes_nothing() {
             let asked = found.task.0.hop(hop).unwrap().state.clone();
             let HopState::Asking(question) = asked else { panic!("{asked:?}") };
             let walked = ports.walk(org(), Find::Hop(hop), |c, i, f, s| {
-                decision::answer(c, i, f, s, question.id, &json!("yes"), &name("ann")).map(|set| ((), set))
+                decision::answer(c, i, f, s, question.id, &json!("yes"), &person("ann", &[]))
+                    .map(|set| ((), set))
             });
             let sent = Sent::of(&walked.await.unwrap().1);
             answered(ports.clone(), sent.hop, sent.n, "theirs").await;

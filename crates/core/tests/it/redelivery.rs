@@ -12,7 +12,7 @@ use exeat_core::time::Span;
 use exeat_core::walk::{Ports, sweep};
 use exeat_testkit::sim::calls::ports;
 use exeat_testkit::sim::run::{Kind, scene};
-use exeat_testkit::sim::setting::{name, org};
+use exeat_testkit::sim::setting::{name, org, person};
 use serde_json::json;
 
 use crate::rig;
@@ -21,13 +21,14 @@ use crate::rig;
 async fn fail_once(ports: &Ports) -> bool {
     let ready = ports.store.ready_envelopes(org(), &[name("role:writer")], 5).await.unwrap();
     let Some(id) = ready.first().copied() else { return false };
-    let walked =
-        ports.walk(org(), Find::Envelope(id), |c, i, f, s| lease(c, i, f, s, id, "w", &name("writer")));
+    let key = person("worker", &[]);
+    let walked = ports
+        .walk(org(), Find::Envelope(id), |c, i, f, s| lease(c, i, f, s, id, &key, ("w", &name("writer"))));
     let (held, _) = walked.await.unwrap();
     let held: LeaseId = name(held["lease_id"].as_str().unwrap());
     let call = Call::Fail { reason: "no".to_owned(), retry: Retry::Again };
     let settled = ports.walk(org(), Find::Lease(held), |c, i, f, s| {
-        settle(c, i, f, s, held, call.clone(), &json!({ "reason": "no" }))
+        settle(c, i, f, s, (held, &key), call.clone(), &json!({ "reason": "no" }))
     });
     settled.await.unwrap();
     true

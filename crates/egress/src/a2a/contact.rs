@@ -7,15 +7,15 @@ use exeat_core::reason::ReasonCode;
 use exeat_core::registry::{AgentEntry, ProtocolPin};
 use exeat_core::time::Monotonic;
 use exeat_wire::answer::{
-    BadAnswer, ListAnswer, SendAnswer, TaskAnswer, list_answer, send_answer, task_answer,
+    BadAnswer, ListAnswer, SendAnswer, TaskAnswer, is_to_another, list_answer, send_answer, task_answer,
 };
 use exeat_wire::{Binding, Dialect, Limits, RpcError, request};
 use http::StatusCode;
 use http::header::RETRY_AFTER;
 use secrecy::SecretString;
 
-use super::A2a;
 use super::cards::Key;
+use super::{A2a, REQUEST_ID};
 use crate::credential::echo::Echoes;
 use crate::credential::{Presented, Unavailable};
 use crate::entry::entry_of;
@@ -80,6 +80,9 @@ macro_rules! reply {
     ($answer:ident, $read:ident) => {
         impl Reply for $answer {
             fn read(bytes: &[u8], limits: &Limits) -> Result<Self, BadAnswer> {
+                if is_to_another(bytes, REQUEST_ID) {
+                    return Err(BadAnswer::OtherRequest);
+                }
                 $read(bytes, limits)
             }
             fn error(&self) -> Option<&RpcError> {

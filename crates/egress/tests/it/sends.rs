@@ -110,6 +110,7 @@ async fn an_answer_of_no_known_shape_is_an_invalid_response_and_is_not_shown() {
         r#"{"jsonrpc":"2.0","id":1,"result":null}"#,
         r#"{"jsonrpc":"2.0","id":1,"result":[]}"#,
         r#"{"jsonrpc":"2.0","id":1}"#,
+        r#"{"jsonrpc":"2.0","id":"2","result":{"task":{"id":"t1","status":{"state":"TASK_STATE_COMPLETED"}}}}"#,
         "null",
         "[]",
         "<html>hi-there",

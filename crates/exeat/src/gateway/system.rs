@@ -30,6 +30,16 @@ impl Clock for SystemClock {
     }
 }
 
+/// Raises the number of descriptors that this process may hold as far as it may by itself, and gives it. None: no limit.
+pub(crate) fn raised_descriptors() -> Option<u64> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+        Ok(()) => maximum,
+        Err(_) => current,
+    }
+}
+
 /// The system's randomness.
 pub(crate) struct SystemEntropy;
 

@@ -40,6 +40,14 @@ pub(crate) enum NotStarted {
     /// The data folder.
     #[error("{}: {why}", path.display())]
     Folder { path: PathBuf, why: std::io::Error },
+    /// Others may put files of theirs in the place of ours.
+    #[error("everybody may write to the data folder {}", .0.display())]
+    Shared(PathBuf),
+    /// Agents couldn't be told where to push to.
+    #[error(
+        "listening on every address ({0}) with an empty `server.public_url`: agents would be told to call {0}"
+    )]
+    NoPublicUrl(std::net::SocketAddr),
     /// The store.
     #[error("{}", with_causes(.0))]
     Store(#[from] exeat_store::OpenError),
@@ -68,7 +76,8 @@ impl NotStarted {
     pub(crate) const fn code(&self) -> &'static str {
         match self {
             Self::Config(BadConfig::Unsafe { .. }) => "unsafe_config",
-            Self::Config(_) => "bad_config",
+            Self::Config(_) | Self::NoPublicUrl(_) => "bad_config",
+            Self::Shared(_) => "data_exposed",
             Self::Folder { .. } => "data_unusable",
             Self::Store(exeat_store::OpenError::LockedByOther { .. }) => "store_locked",
             Self::Store(_) | Self::Record(_) => "store_unavailable",
@@ -85,6 +94,11 @@ impl NotStarted {
     pub(crate) const fn next(&self) -> &'static str {
         match self {
             Self::Config(_) => "correct it where it is set: the line, the variable or the flag that is named",
+            Self::Shared(_) => "take that right away (chmod o-w), after a look at what is in the folder",
+            Self::NoPublicUrl(_) => {
+                "set `public_url` under [server] in exeat.toml (or EXEAT_SERVER_PUBLIC_URL) to the URL that agents reach, \
+                 or listen on one address"
+            }
             Self::Folder { .. } => "choose a folder that this user may write to",
             Self::Store(exeat_store::OpenError::LockedByOther { .. }) => {
                 "stop the other server on this folder first"
@@ -134,6 +148,9 @@ pub(crate) async fn open(place: &Place<'_>) -> Result<Gateway, NotStarted> {
     let environment = std::env::vars().collect();
     make_folder(place.data)?;
     let mut config = Config::read(place.data, place.config, &environment, place.listen)?;
+    if config.public_url.is_empty() && config.listen.ip().to_canonical().is_unspecified() {
+        return Err(NotStarted::NoPublicUrl(config.listen));
+    }
     if !config.store.exists() && place.config.is_none() {
         write_first_file(place.data, &config)?;
         config = Config::read(place.data, None, &environment, place.listen)?;
@@ -162,9 +179,16 @@ pub(crate) async fn open(place: &Place<'_>) -> Result<Gateway, NotStarted> {
 }
 
 fn make_folder(data: &Path) -> Result<(), NotStarted> {
-    use std::os::unix::fs::DirBuilderExt as _;
+    use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data);
-    made.map_err(|why| NotStarted::Folder { path: data.to_owned(), why })
+    let unusable = |why| NotStarted::Folder { path: data.to_owned(), why };
+    made.map_err(unusable)?;
+    // Whoever may write to it can put another record, key or configuration in the place of ours.
+    let mode = std::fs::metadata(data).map_err(unusable)?.permissions().mode();
+    if mode & 0o002 != 0 {
+        return Err(NotStarted::Shared(data.to_owned()));
+    }
+    Ok(())
 }
 
 fn write_first_file(data: &Path, config: &Config) -> Result<(), NotStarted> {
@@ -316,6 +340,7 @@ fn assemble(
         bounds: Arc::clone(&config.bounds),
         callback_body_bytes: config.callback_body_bytes,
         callback_per_minute: config.callback_per_minute,
+        connections: exeat_server::connections_within(super::system::raised_descriptors()),
         checkpoint_every: config.ledger.checkpoint_every,
         checkpoint_interval: config.ledger.checkpoint_interval,
         checkpoint_file: data.join(&config.ledger.checkpoint_file),

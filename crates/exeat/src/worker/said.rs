@@ -37,12 +37,8 @@ pub(super) enum Said {
 #[serde(deny_unknown_fields)]
 struct Failed {
     reason: String,
-    #[serde(default = "yes")]
+    #[serde(default)]
     retry: bool,
-}
-
-const fn yes() -> bool {
-    true
 }
 
 impl Said {
@@ -176,7 +172,8 @@ mod tests {
             (0, r#"{"cost_microusd":5,"output":{}}"#, "", r#"complete {"cost_microusd":5,"output":{}}"#),
             (0, r#"{"suspend":{"continuation":1}}"#, "", r#"suspend {"continuation":1}"#),
             (0, r#"{"fail":{"reason":"r","retry":false}}"#, "", r#"fail "r" false"#),
-            (0, r#"{"fail":{"reason":"r"}}"#, "", r#"fail "r" true"#),
+            (0, r#"{"fail":{"reason":"r","retry":true}}"#, "", r#"fail "r" true"#),
+            (0, r#"{"fail":{"reason":"r"}}"#, "", r#"fail "r" false"#),
             (1, r#"{"output":1}"#, "boom", r#"fail "boom" true"#),
             (65, "", "never", r#"fail "never" false"#),
             (3, "", "", r#"fail "the command exited with 3" true"#),

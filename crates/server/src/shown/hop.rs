@@ -1,35 +1,62 @@
 //! A foreign hop: its bridge, as operators see it.
 
+use std::collections::BTreeMap;
+
 use exeat_core::bridge::Bridge;
 use exeat_core::change::Snapshot;
+use exeat_core::id::HopId;
 use exeat_core::ledger::{Data, Record};
 use exeat_core::ports::StoredRecord;
 use exeat_core::task::{Hop, HopOwner, HopState};
+use exeat_core::time::Timestamp;
 use serde_json::{Value, json};
 
 use crate::shown::Sight;
 
-/// An edge's place in the ledger.
-#[derive(Clone, Debug)]
-pub struct Edge {
-    record: Record,
+/// Up to when edges are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpTo {
+    /// All there are.
+    Now,
+    /// Those that were there when an answer was decided, which its replay shows again.
+    Then(Timestamp),
 }
 
-/// The edges among a task's records.
-#[must_use]
-pub fn edges(records: &[StoredRecord]) -> Vec<Edge> {
-    records
-        .iter()
-        .filter_map(|r| serde_json::from_slice::<Record>(&r.bytes).ok())
-        .filter(|r| matches!(r.data, Data::Edge(_)))
-        .map(|record| Edge { record })
-        .collect()
+/// Puts the edges among a task's records into its hops, wherever they stand in a shown task. An edge's number is given
+/// at its commit, so an answer that is a part of the commit can't have it yet.
+pub fn put_edges(task: &mut Value, records: &[StoredRecord], up_to: UpTo) {
+    let within = |r: &Record| match up_to {
+        UpTo::Now => true,
+        UpTo::Then(at) => r.at <= at,
+    };
+    let mut of_hop: BTreeMap<HopId, Vec<Value>> = BTreeMap::new();
+    for record in
+        records.iter().filter_map(|r| serde_json::from_slice::<Record>(&r.bytes).ok()).filter(within)
+    {
+        if let (Some(hop), Data::Edge(d)) = (record.hop, &record.data) {
+            let edge = json!({ "seq": record.seq, "turn": record.turn, "dir": d.dir });
+            of_hop.entry(hop).or_default().push(edge);
+        }
+    }
+    for hop in hops_of(task) {
+        let id = hop.get("hop_id").and_then(Value::as_str).and_then(|id| id.parse().ok());
+        if let (Some(edges), Some(m)) = (id.and_then(|id: HopId| of_hop.remove(&id)), hop.as_object_mut()) {
+            m.insert("edges".to_owned(), Value::Array(edges));
+        }
+    }
+}
+
+/// The hops of a shown task.
+pub fn hops_of(task: &mut Value) -> impl Iterator<Item = &mut Value> {
+    let steps = task.get_mut("steps").and_then(Value::as_array_mut).into_iter().flatten();
+    steps.filter_map(|s| s.get_mut("hops").and_then(Value::as_array_mut)).flatten()
 }
 
 /// A hop to a foreign agent. Its `payload_digest` is the plain SHA-256 of the payload bytes for who may see them,
-/// and the ledger's salted one for anybody else: a plain digest of few possible contents gives them away.
+/// and the ledger's salted one for anybody else: a plain digest of few possible contents gives them away. Its edges are
+/// [put in](put_edges) from the ledger.
 #[must_use]
-pub fn shown(b: &Bridge, hop: &Hop, snapshot: &Snapshot, edges: &[Edge], sight: Sight<'_>) -> Value {
+pub fn shown(b: &Bridge, hop: &Hop, snapshot: &Snapshot, sight: Sight<'_>) -> Value {
     let seen = &hop.seen;
     let cleared = sight.sees(&b.payload.label) && sight.sees(seen);
     let delegation = match &hop.owner {
@@ -43,14 +70,6 @@ pub fn shown(b: &Bridge, hop: &Hop, snapshot: &Snapshot, edges: &[Edge], sight: 
         .map(|a| {
             let detail = if cleared { a.detail.as_str() } else { "" };
             json!({ "n": a.n, "turn": a.turn, "at": a.at, "outcome": a.outcome, "detail": detail })
-        })
-        .collect();
-    let edges: Vec<Value> = edges
-        .iter()
-        .filter(|e| e.record.hop == Some(b.hop))
-        .filter_map(|e| match &e.record.data {
-            Data::Edge(d) => Some(json!({ "seq": e.record.seq, "turn": e.record.turn, "dir": d.dir })),
-            _ => None,
         })
         .collect();
     json!({
@@ -87,7 +106,7 @@ pub fn shown(b: &Bridge, hop: &Hop, snapshot: &Snapshot, edges: &[Edge], sight: 
             "reserved_microusd": b.cost.reserved_microusd,
             "settled_microusd": b.cost.settled_microusd,
         },
-        "edges": edges,
+        "edges": [],
     })
 }
 

@@ -11,20 +11,13 @@ use exeat_core::task::{Hop, HopOwner, HopState, Run, RunState, Step, Task};
 use exeat_core::workflow::Workflow;
 use serde_json::{Value, json};
 
-use crate::shown::hop::{self, Edge};
-use crate::shown::{Sight, waiting};
+use crate::shown::{Sight, hop, waiting};
 
-/// A task with its steps.
+/// A task with its steps; the edges of its hops are [put in](hop::put_edges) from the ledger.
 #[must_use]
-pub fn whole(
-    snapshot: &Snapshot,
-    flow: &Workflow,
-    registry: &Registry,
-    edges: &[Edge],
-    sight: Sight<'_>,
-) -> Value {
+pub fn whole(snapshot: &Snapshot, flow: &Workflow, registry: &Registry, sight: Sight<'_>) -> Value {
     let task = &snapshot.task.0;
-    let steps: Vec<Value> = task.steps.iter().map(|s| step(s, snapshot, flow, edges, sight)).collect();
+    let steps: Vec<Value> = task.steps.iter().map(|s| step(s, snapshot, flow, sight)).collect();
     let mut shown = bare(task, &snapshot.payloads, sight, waiting::shown(snapshot, registry));
     if let Some(m) = shown.as_object_mut() {
         m.insert("steps".to_owned(), Value::Array(steps));
@@ -77,7 +70,7 @@ fn hop_label(h: &Hop) -> Label {
     }
 }
 
-fn step(s: &Step, snapshot: &Snapshot, flow: &Workflow, edges: &[Edge], sight: Sight<'_>) -> Value {
+fn step(s: &Step, snapshot: &Snapshot, flow: &Workflow, sight: Sight<'_>) -> Value {
     let task = &snapshot.task.0;
     let def = flow.step(&s.name);
     // The elements of a list have labels of their own; the step shows the list's.
@@ -99,7 +92,7 @@ fn step(s: &Step, snapshot: &Snapshot, flow: &Workflow, edges: &[Edge], sight: S
     let bridge_of = |h: &Hop| snapshot.bridges.iter().map(|(b, _)| b).find(|b| b.hop == h.id);
     let own_hops = task.hops.iter().filter(|h| h.step == s.name);
     let hops: Vec<Value> =
-        own_hops.filter_map(|h| Some(hop::shown(bridge_of(h)?, h, snapshot, edges, sight))).collect();
+        own_hops.filter_map(|h| Some(hop::shown(bridge_of(h)?, h, snapshot, sight))).collect();
     json!({
         "name": s.name,
         "to": to,

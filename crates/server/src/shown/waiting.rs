@@ -9,7 +9,7 @@ use exeat_core::gate::is_halted;
 use exeat_core::id::{ApprovalId, EnvelopeId};
 use exeat_core::registry::{AgentStatus, EgressMode, Registry};
 use exeat_core::task::{Hop, HopState, Question, Run, Step, Wants};
-use exeat_core::time::Timestamp;
+use exeat_core::time::{Span, Timestamp};
 use serde_json::{Value, json};
 
 /// Everything that the task waits for.
@@ -200,7 +200,15 @@ fn foreign_of<'a>(h: &'a Hop, b: &'a Bridge, registry: &Registry) -> Option<Wait
         of,
         since: b.turn_began.unwrap_or(b.created_at),
         next_at: b.due_at,
-        until: b.deadline,
+        until: gives_up_at(b, registry.bounds.unknown_grace),
         hint,
     })
+}
+
+/// When Exeat gives the hop up: at its deadline; and where nobody knows whether a message arrived, once the grace for that
+/// is over.
+fn gives_up_at(b: &Bridge, grace: Span) -> Option<Timestamp> {
+    let BridgeState::SendUnknown { since } = b.state else { return b.deadline };
+    let over = since + grace;
+    Some(b.deadline.map_or(over, |d| d.min(over)))
 }

@@ -10,11 +10,10 @@ use exeat_core::change::WorkflowRow;
 use exeat_core::endpoint::Endpoint;
 use exeat_core::id::TaskId;
 use exeat_core::payload::Payload;
-use exeat_core::principal::KeyScope;
 use exeat_core::registry::Registry;
 use exeat_core::task::advance::{self, NewTask};
 use exeat_core::task::desk::{Hindsight, Refusal};
-use exeat_core::time::Span;
+use exeat_core::time::{Span, Timestamp};
 use exeat_core::walk::{Act, Committed, Stopped};
 use exeat_core::workflow::{Workflow, WorkflowRef};
 use http::header::LOCATION;
@@ -23,13 +22,14 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::app::App;
-use crate::auth::Caller;
+use crate::auth::{Caller, Requester};
 use crate::body::Body;
 use crate::idempotency::{Idempotent, Once, Turn};
 use crate::judges::Workflows;
 use crate::problem::{Code, Fault, Problem};
+use crate::shown::hop::UpTo;
 use crate::shown::{Sight, task};
-use crate::tasks::{given, outcome, preferred_wait, settled, task_of, waited, whole};
+use crate::tasks::{given, outcome, preferred_wait, settled, task_of, waited, whole, with_edges};
 
 /// How often a start is decided anew when its rows have moved.
 const TRIES: u32 = 32;
@@ -62,12 +62,11 @@ struct Runs {
 pub(crate) async fn start(
     State(app): State<Arc<App>>,
     Extension(flows): Extension<Arc<Workflows>>,
-    caller: Caller,
+    Requester(caller): Requester,
     headers: HeaderMap,
     once: Idempotent,
     body: Body<Wanted>,
 ) -> Result<Response, Problem> {
-    caller.needs(KeyScope::Requester)?;
     if !app.settings.switches.coordinator {
         return Err(Problem::new(Code::CoordinatorOff, "This server's coordinator is switched off."));
     }
@@ -79,7 +78,7 @@ pub(crate) async fn start(
         Turn::Run(once) => once,
         Turn::Replay(answer) => return replayed(&app, &caller, answer, wait).await,
     };
-    let (id, answer, acts) = begin(&app, &flows, &caller, &body.value, &once).await?;
+    let Begun { id, answer, decided_at, acts } = begin(&app, &flows, &caller, &body.value, &once).await?;
     drop(once);
     app.runtime.act(acts);
     let shown = match wait {
@@ -87,7 +86,7 @@ pub(crate) async fn start(
             settled(&app, caller.org(), id, patience).await?;
             whole(&app, &caller, id).await?
         }
-        None => answer,
+        None => with_edges(&app, &caller, answer, UpTo::Then(decided_at)).await?,
     };
     let mut response = (StatusCode::CREATED, Json(shown)).into_response();
     locate(&mut response, id);
@@ -127,6 +126,14 @@ async fn replayed(
     Ok(waited(response, wait))
 }
 
+/// A task that was begun.
+struct Begun {
+    id: TaskId,
+    answer: Value,
+    decided_at: Timestamp,
+    acts: Vec<Act>,
+}
+
 /// Decides and commits; anew when rows have moved.
 async fn begin(
     app: &App,
@@ -134,7 +141,7 @@ async fn begin(
     caller: &Caller,
     wanted: &Wanted,
     once: &Once,
-) -> Result<(TaskId, Value, Vec<Act>), Problem> {
+) -> Result<Begun, Problem> {
     let (org, sight) = (caller.org(), Sight::of(&caller.key.clearance));
     let mut hindsight = Hindsight::default();
     for _ in 0..TRIES {
@@ -149,10 +156,10 @@ async fn begin(
         let (id, mut set) = decided?;
         let snapshot = outcome::begun(&set, runs.pinned.clone())
             .ok_or_else(|| Problem::internal(&"a start that begins no task"))?;
-        let answer = task::whole(&snapshot, &runs.flow, &registry, &[], sight);
+        let answer = task::whole(&snapshot, &runs.flow, &registry, sight);
         set.writes.extend(once.row(StatusCode::CREATED, &answer, now));
         match app.ports.commit(set).await? {
-            Committed::Durable(acts) => return Ok((id, answer, acts)),
+            Committed::Durable(acts) => return Ok(Begun { id, answer, decided_at: now, acts }),
             Committed::Moved => {}
             Committed::Learned(lesson) => hindsight.learn(lesson),
         }

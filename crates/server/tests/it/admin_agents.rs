@@ -56,6 +56,13 @@ async fn what_cant_be_registered_is_pointed_to() {
         (json!({ "ceiling": "secret" }), 422, "bad_label", "/ceiling"),
         (json!({ "colour": "red" }), 422, "unknown_member", "/colour"),
         (json!({ "price": { "colour": 1 } }), 422, "unknown_member", "/price/colour"),
+        (
+            json!({ "price": { "estimate_microusd": 5, "cap_microusd": 4 } }),
+            422,
+            "invalid",
+            "/price/cap_microusd",
+        ),
+        (json!({ "token_in_query": true, "callback_trust": "body" }), 422, "invalid", "/token_in_query"),
         (json!({ "provider": "claude" }), 422, "invalid", "/provider"),
         (json!({ "max_in_flight": 0 }), 422, "invalid", "/max_in_flight"),
     ] {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use exeat_core::principal::KeyScope;
-use exeat_server::openapi::{ADMIN, all, document};
+use exeat_server::openapi::{all, document};
 use serde_json::{Value, json};
 
 use crate::admin_rig::{Call, Rig, call, get};
@@ -27,7 +27,7 @@ async fn each_scope_passes_the_doors_that_name_it_and_no_others() {
     for scope in KeyScope::ALL {
         keys.insert(scope, rig.key(scope.as_str(), &[scope]).await);
     }
-    for route in ADMIN.iter().filter(|r| !r.scopes.is_empty()) {
+    for route in all().filter(|r| !r.scopes.is_empty()) {
         rig.call(bare(route.method, route.path)).await.problem(401, "unauthenticated");
         for (scope, key) in &keys {
             let answer = rig.call(bare(route.method, route.path).key(key)).await;
@@ -35,6 +35,32 @@ async fn each_scope_passes_the_doors_that_name_it_and_no_others() {
                 assert!(![401, 403].contains(&answer.status.as_u16()), "{scope:?} {route:?} {answer:?}");
             } else {
                 answer.problem(403, "scope_missing");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_scope_is_told_before_anything_that_was_said_is_read() {
+    let rig = Rig::several().await;
+    let mut keys = BTreeMap::new();
+    for scope in KeyScope::ALL {
+        keys.insert(scope, rig.key(scope.as_str(), &[scope]).await);
+    }
+    let big = vec![b' '; 6 * 1_048_576];
+    for route in all().filter(|r| !r.scopes.is_empty()) {
+        let (_, key) = keys.iter().find(|(scope, _)| !route.scopes.contains(scope)).unwrap();
+        let method = route.method.to_ascii_uppercase();
+        let nowhere = route.path.replace(['{', '}'], "");
+        for path in [concrete(route.path), nowhere, format!("{}?nope=1", concrete(route.path))] {
+            for (media, body) in [
+                ("application/json", b"{".to_vec()),
+                ("application/json", br#"{"nope":1}"#.to_vec()),
+                ("text/html", b"x".to_vec()),
+                ("application/json", big.clone()),
+            ] {
+                let said = call(&method, &path).key(key).with("idempotency-key", "\t").body(media, body);
+                rig.call(said).await.problem(403, "scope_missing");
             }
         }
     }

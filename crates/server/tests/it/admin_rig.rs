@@ -209,6 +209,7 @@ impl Rig {
             bounds,
             callback_body_bytes: 65_536,
             callback_per_minute: 600,
+            connections: 4,
             checkpoint_every: 3,
             checkpoint_interval: Span::of_secs(60),
             checkpoint_file: folder.path().join("checkpoints.txt"),

@@ -225,11 +225,38 @@ async fn a_pushed_message_for_a_send_that_nobody_knows_of_is_kept_and_not_believ
     let rig = Rig::new().await;
     rig.peer.sends.lock().unwrap().push_back(SendOutcome::Ambiguous);
     let id = rig.start(&json!({"to":"agent:auditor","input":"x"})).await["task_id"].clone();
-    rig.until(&id, |t| t["steps"][0]["hops"][0]["state"] == "send_unknown").await;
+    let unknown = rig.until(&id, |t| t["steps"][0]["hops"][0]["state"] == "send_unknown").await;
+    // It is given up once the grace is over, long before its deadline.
+    let grace = rig.clock.now() + rig.app.settings.bounds.unknown_grace;
+    assert_eq!(unknown["waiting"][0]["until"], json!(grace), "{unknown:#}");
+    assert_ne!(unknown["waiting"][0]["until"], unknown["steps"][0]["hops"][0]["deadline"]);
     let push = rig.peer.sent.lock().unwrap().last().unwrap().push.clone().unwrap();
     let bare = json!({"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"words"}]}});
     empty(&rig.call(pushing(&push, &bare)).await, 202);
     rig.clock.pass(Span::of_secs(3_600));
     let task = rig.until(&id, |t| t["status"] == "failed").await;
     assert_eq!(task["reason"]["code"], "unconfirmed", "{task:#}");
+}
+
+#[tokio::test]
+async fn an_entry_that_wants_the_token_in_the_url_is_given_it_there_and_no_other_is() {
+    let rig = Rig::new().await;
+    rig.agent("simple", "confidential", |a| a.posture.token_in_query = true).await;
+    for (to, in_query) in [("agent:simple", true), ("agent:auditor", false)] {
+        let mut working = foreign(ForeignState::Working, "");
+        working.id = to.to_owned();
+        rig.peer.sends.lock().unwrap().push_back(SendOutcome::Task(working));
+        let id = rig.start(&json!({"to": to, "input": "x"})).await["task_id"].clone();
+        rig.until(&id, |t| t["steps"][0]["hops"][0]["state"] == "working").await;
+        let push = rig.peer.sent.lock().unwrap().last().unwrap().push.clone().unwrap();
+        assert_eq!(push.url.ends_with(&format!("?t={}", push.token)), in_query);
+        assert_eq!(push.url.contains('?'), in_query);
+        let bare =
+            push.url.split('?').next().unwrap().strip_prefix("https://exeat.example").unwrap().to_owned();
+        let body = json!({"task":{"id": to, "status":{"state":"TASK_STATE_WORKING"}}});
+        let door = async |query: &str| rig.call(post(format!("{bare}?{query}"), &body)).await;
+        empty(&door(&format!("t={}", push.token)).await, if in_query { 202 } else { 404 });
+        empty(&door(&format!("t={}x", push.token)).await, 404);
+        empty(&door("").await, 404);
+    }
 }

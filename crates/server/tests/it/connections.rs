@@ -89,3 +89,25 @@ async fn a_stop_ends_idle_connections_and_answers_the_request_under_way() {
     assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("\"shutting_down\""), "{answer}");
     server.await.unwrap();
 }
+
+#[tokio::test]
+async fn the_connection_beyond_the_most_waits_until_another_has_ended() {
+    let rig = Rig::new().await;
+    let (at, _stop, _server) = served(&rig).await;
+    let ask = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
+    let mut held = Vec::new();
+    for _ in 0..rig.app.settings.connections {
+        let mut peer = said(at, ask).await;
+        peer.read_exact(&mut [0; 12]).await.unwrap();
+        held.push(peer);
+    }
+    let mut waits = said(at, ask).await;
+    let mut one = [0; 1];
+    tokio::select! {
+        biased;
+        got = waits.read(&mut one) => panic!("{got:?}"),
+        () = async { for _ in 0..100 { tokio::task::yield_now().await; } } => {}
+    }
+    held.pop();
+    crate::rig::in_time(waits.read_exact(&mut one)).await.unwrap();
+}

@@ -51,6 +51,7 @@ async fn a_worker_leases_works_and_completes_and_the_same_call_gets_the_same_ans
     assert_eq!(again.headers["idempotency-replayed"], "true");
     rig.settle(&lease, "complete", &json!({"output": "other"})).await.problem(409, "lease_settled");
     rig.settle(&lease, "fail", &json!({"reason": "x", "retry": false})).await.problem(409, "lease_settled");
+    rig.settle(&lease, "extend", &json!({"by_s": 5})).await.problem(409, "lease_settled");
     let task = rig.task(&id).await;
     assert_eq!((&task["output"]["text"], &task["cost_microusd"]), (&json!("HI"), &json!(7)));
     assert_eq!(task["steps"][0]["deliveries"], 1);
@@ -89,6 +90,56 @@ async fn a_failure_gives_the_work_back_or_ends_it() {
     rig.settle(&second, "fail", &json!({"reason": "never", "retry": false})).await.is(200);
     let task = rig.task(&id).await;
     assert_eq!((&task["status"], &task["reason"]["code"]), (&json!("failed"), &json!("worker_failed")));
+}
+
+#[tokio::test]
+async fn a_failure_that_says_nothing_of_a_retry_is_for_good() {
+    let rig = Rig::new().await;
+    let id = rig.start(&json!({"to":"role:writer","input":"x"})).await["task_id"].clone();
+    let lease = rig.lease().await;
+    rig.settle(&lease, "fail", &json!({"reason": "no"})).await.is(200);
+    assert_eq!(rig.task(&id).await["status"], "failed");
+    assert_eq!(
+        exeat_server::openapi::document()["components"]["schemas"]["Failed"]["required"],
+        json!(["reason"])
+    );
+}
+
+#[tokio::test]
+async fn a_lease_is_the_keys_that_took_it_and_no_others() {
+    let rig = Rig::new().await;
+    rig.start(&json!({"to":"role:writer","input":"x"})).await;
+    let other = rig
+        .key("other", &[KeyScope::Worker], "restricted", |k| {
+            k.worker_roles.insert("writer".parse().unwrap());
+        })
+        .await;
+    let lease = rig.lease().await;
+    let calls = [
+        ("complete", json!({"output": 1})),
+        (
+            "suspend",
+            json!({"continuation": 1, "delegations": [{"id": "a", "to": "agent:auditor", "input": 1}]}),
+        ),
+        ("fail", json!({"reason": "x", "retry": true})),
+        ("extend", json!({"by_s": 5})),
+    ];
+    let as_other = async |lease: &Value| {
+        for (call, body) in &calls {
+            let path = format!("/api/v1/leases/{}/{call}", lease["lease_id"].as_str().unwrap());
+            rig.call(post(path, body).key(&other)).await.problem(409, "lease_lost");
+        }
+    };
+    as_other(&lease).await;
+    rig.settle(&lease, "complete", &calls[0].1).await.is(200);
+    // Its answer isn't given to others again, and a cancel isn't told to them.
+    as_other(&lease).await;
+    let id = rig.start(&json!({"to":"role:writer","input":"x"})).await["task_id"].clone();
+    let lease = rig.lease().await;
+    let path = format!("/api/v1/tasks/{}/cancel", id.as_str().unwrap());
+    rig.call(post(path, &json!({})).key(&rig.admin)).await.is(202);
+    as_other(&lease).await;
+    assert_eq!(rig.settle(&lease, "extend", &calls[3].1).await.is(200)["canceled"], true);
 }
 
 #[tokio::test]
@@ -195,10 +246,19 @@ async fn a_bad_suspension_leaves_the_lease_as_it_was() {
         let said = json!({"continuation": 1, "delegations": delegations});
         rig.settle(&lease, "suspend", &said).await.problem(422, code);
     }
-    let said = json!({"continuation": "x".repeat(300_000), "delegations": [one]});
+    for (delegations, pointer) in
+        [(json!([]), "/delegations"), (json!(many), "/delegations"), (json!([one, one]), "/delegations/1/id")]
+    {
+        let said = json!({"continuation": 1, "delegations": delegations});
+        let problem = rig.settle(&lease, "suspend", &said).await.problem(422, "invalid");
+        assert_eq!(problem["errors"][0]["pointer"], pointer);
+    }
+    // A string of JSON has two quotes beside its characters.
+    let said = json!({"continuation": "x".repeat(262_143), "delegations": [one]});
     rig.settle(&lease, "suspend", &said).await.problem(413, "payload_too_large");
     rig.settle(&lease, "complete", &json!({"output": 1, "extra": 1})).await.problem(422, "unknown_member");
-    rig.settle(&lease, "complete", &json!({"output": 1})).await.is(200);
+    let said = json!({"continuation": "x".repeat(262_142), "delegations": [one]});
+    rig.settle(&lease, "suspend", &said).await.is(202);
 }
 
 #[tokio::test]
@@ -218,7 +278,7 @@ async fn a_key_leases_for_its_roles_in_its_org_and_no_other() {
     let path = format!("/api/v1/leases/{}/complete", lease["lease_id"].as_str().unwrap());
     rig.call(post(path.clone(), &json!({"output": 1})).key(&abroad)).await.problem(404, "not_found");
     let roleless = rig.key("y", &[KeyScope::Worker], "restricted", |_| {}).await;
-    rig.call(post(path, &json!({"output": 1})).key(&roleless)).await.problem(404, "not_found");
+    rig.call(post(path, &json!({"output": 1})).key(&roleless)).await.problem(409, "lease_lost");
     for body in [
         json!({"role": "writer", "worker": ""}),
         json!({"role": "writer", "worker": "w", "max": 0}),

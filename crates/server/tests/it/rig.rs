@@ -264,6 +264,7 @@ impl Rig {
             bounds,
             callback_body_bytes: 65_536,
             callback_per_minute: 600,
+            connections: 4,
             checkpoint_every: 1_000,
             checkpoint_interval: Span::of_secs(60),
             checkpoint_file: "checkpoints.txt".into(),

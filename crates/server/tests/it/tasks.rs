@@ -118,6 +118,60 @@ async fn a_delegation_is_created_runs_and_shows_every_member_of_its_contract() {
 }
 
 #[tokio::test]
+async fn every_answer_that_is_a_task_has_the_edges_of_its_hops() {
+    let rig = Rig::new().await;
+    let edges = |task: &Value| task["steps"][0]["hops"][0]["edges"].clone();
+    let body = json!({"to": "agent:auditor", "input": "look"});
+    let start = || post("/api/v1/tasks", &body).key(&rig.admin).with("idempotency-key", "k");
+    let made = rig.call(start()).await.is(201);
+    assert_eq!((&edges(&made)[0]["dir"], &edges(&made)[0]["turn"]), (&json!("a2a_egress"), &json!(1)));
+    assert!(edges(&made)[0]["seq"].is_u64(), "{made:#}");
+    rig.until(&made["task_id"], |t| t["steps"][0]["hops"][0]["state"] == "working").await;
+    let path = format!("/api/v1/tasks/{}/cancel", made["task_id"].as_str().unwrap());
+    let canceled = rig.call(post(path, &json!({})).key(&rig.admin)).await.is(202);
+    assert_eq!(edges(&canceled), edges(&rig.task(&made["task_id"]).await));
+    assert_eq!(edges(&canceled), edges(&made));
+    // The first answer stays what it was, whatever became of the hop.
+    assert_eq!(rig.call(start()).await.is(201), made);
+}
+
+#[tokio::test]
+async fn a_budget_that_is_set_or_changed_begins_with_what_was_spent_in_its_period() {
+    let rig = Rig::new().await;
+    rig.agent("paid", "confidential", |a| a.terms.price.estimate_microusd = 1_000_000).await;
+    let n = std::cell::Cell::new(0);
+    let spend = async || {
+        n.set(n.get() + 1);
+        let mut result = foreign(ForeignState::Completed, "done");
+        result.id = format!("t-{}", n.get());
+        rig.peer.sends.lock().unwrap().push_back(SendOutcome::Task(result));
+        let id = rig.start(&json!({"to":"agent:paid","input":"x"})).await["task_id"].clone();
+        let task = rig.until(&id, |t| !t["ended_at"].is_null()).await;
+        if task["status"] == "denied" {
+            rig.peer.sends.lock().unwrap().clear();
+        }
+        task["status"].clone()
+    };
+    let set = async |scope: &str, limit: u64, period: &str| {
+        let body = json!({"limit_microusd": limit, "period": period});
+        let call = post(format!("/api/v1/budgets/{scope}"), &body).method("PUT").key(&rig.admin);
+        rig.call(call).await.is(200)["settled_microusd"].clone()
+    };
+    assert_eq!(spend().await, "completed");
+    assert_eq!(set("org", 1_500_000, "day").await, 1_000_000);
+    assert_eq!(set("agent:paid", 9_000_000, "month").await, 1_000_000);
+    assert_eq!(spend().await, "denied", "a second dollar isn't covered");
+    rig.clock.pass(exeat_core::time::Span::of_secs(86_400));
+    assert_eq!(spend().await, "completed", "another day");
+    assert_eq!(set("org", 2_500_000, "none").await, 2_000_000, "the total");
+    assert_eq!(spend().await, "denied");
+    assert_eq!(set("org", 2_000_000, "day").await, 1_000_000, "that day's");
+    assert_eq!(spend().await, "completed");
+    assert_eq!(set("org", 2_000_000, "month").await, 3_000_000);
+    assert_eq!(set("agent:paid", 9_000_000, "day").await, 2_000_000);
+}
+
+#[tokio::test]
 async fn each_bad_start_has_its_code_and_commits_nothing() {
     let rig = Rig::new().await;
     let before = rig.store.rows(&rig.org).len();
@@ -177,6 +231,8 @@ async fn doors_open_to_their_scope_alone_and_another_orgs_things_are_not_there()
     rig.call(get(format!("{path}/events")).key(&abroad)).await.problem(404, "not_found");
     rig.call(cancel().key(&abroad)).await.problem(404, "not_found");
     rig.call(get("/api/v1/tasks/nonsense").key(&rig.admin)).await.problem(404, "not_found");
+    let upper = format!("/api/v1/tasks/{}", task["task_id"].as_str().unwrap().to_ascii_uppercase());
+    rig.call(get(upper).key(&rig.admin)).await.problem(404, "not_found");
     let listed = rig.call(get("/api/v1/tasks").key(&abroad)).await.is(200);
     assert_eq!(listed["items"], json!([]));
     rig.call(cancel().key(&rig.admin)).await.is(202);
@@ -321,6 +377,9 @@ async fn a_question_is_shown_waits_for_its_answer_and_takes_one() {
     let answer =
         |q: &Value| post(path.clone(), &json!({"question_id": q, "input": "the red"})).key(&rig.admin);
     rig.call(answer(&json!("01890000-0000-7000-8000-000000000000"))).await.problem(409, "question_answered");
+    let low = rig.key("low", &[KeyScope::Operator], "public", |_| {}).await;
+    let blind = json!({"question_id": question["question_id"], "input": "the red"});
+    rig.call(post(path.clone(), &blind).key(&low)).await.problem(403, "clearance_too_low");
     rig.call(answer(&question["question_id"])).await.is(202);
     let task = rig.until(&id, |t| t["status"] == "completed").await;
     assert_eq!(task["output"]["text"], "that one");

@@ -207,6 +207,11 @@ impl Archive for Sqlite {
         self.all(query).await?.iter().map(cost_line).collect()
     }
 
+    async fn open_hops(&self, org: &OrgName) -> Result<u64, Unreadable> {
+        let row = self.maybe(sqlx::query(sql::OPEN_HOPS).bind(org.as_str())).await?;
+        row.map_or(Ok(0), |row| count(&row, "a2a_bridge", "open", 0))
+    }
+
     async fn balance(&self, org: &OrgName, account: &Account) -> Result<Balance, Unreadable> {
         let scope = scope_column(&account.scope);
         let query = sqlx::query(sql::BALANCE).bind(org.as_str()).bind(&scope).bind(account.since.micros());

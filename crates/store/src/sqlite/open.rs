@@ -1,7 +1,8 @@
 //! Opening the file: the lock, the connections, the schema, and whose record it is.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::io;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,9 +16,11 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
 use super::{Options, sql};
 
 /// All migrations, in order. Each is additive and never edited once released.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 4] = [
     include_str!("../../migrations/sqlite/0001_record.sql"),
     include_str!("../../migrations/sqlite/0002_foreign_once.sql"),
+    include_str!("../../migrations/sqlite/0003_open_bridges.sql"),
+    include_str!("../../migrations/sqlite/0004_accounts_of_each_period.sql"),
 ];
 
 /// Marks a file as ours (`PRAGMA application_id`): "EXEA".
@@ -79,13 +82,44 @@ pub enum OpenError {
     Database(#[source] sqlx::Error),
 }
 
+/// Who may read and write the files of the record: their owner, whatever the folder and the umask allow.
+const PRIVATE: u32 = 0o600;
+
+/// Makes the file if it isn't there, and takes from its neighbours and it what others may do. SQLite gives its own
+/// files beside it the mode of the file.
+pub(super) fn keep_private(db: &Path) -> Result<(), OpenError> {
+    let made = OpenOptions::new().create(true).truncate(false).write(true).mode(PRIVATE).open(db);
+    made.map_err(|e| file_error(db, e))?;
+    let beside = |suffix: &str| {
+        let mut name = db.as_os_str().to_owned();
+        name.push(suffix);
+        PathBuf::from(name)
+    };
+    for path in [db.to_owned(), beside("-wal"), beside("-shm"), lock_path(db)] {
+        match std::fs::metadata(&path) {
+            Ok(m) if m.permissions().mode() & 0o077 != 0 => {
+                let set = std::fs::set_permissions(&path, Permissions::from_mode(PRIVATE));
+                set.map_err(|e| file_error(&path, e))?;
+            }
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(file_error(&path, e)),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+fn lock_path(db: &Path) -> PathBuf {
+    db.with_file_name("exeat.lock")
+}
+
 /// Takes the lock beside the file: `exeat.lock`. It is ours until the file is dropped.
 pub(super) fn lock(db: &Path) -> Result<File, OpenError> {
-    let path = db.with_file_name("exeat.lock");
+    let path = lock_path(db);
     let file = OpenOptions::new()
         .create(true)
         .truncate(false)
         .write(true)
+        .mode(PRIVATE)
         .open(&path)
         .map_err(|e| file_error(&path, e))?;
     match file.try_lock() {

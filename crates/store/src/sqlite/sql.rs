@@ -410,6 +410,10 @@ pub(super) const API_KEYS: &str = "
 pub(super) const API_KEY: &str = "SELECT id, doc, version FROM api_key WHERE org_id = ?1 AND id = ?2";
 pub(super) const DONE: &str = "
     SELECT key, doc FROM idempotency WHERE org_id = ?1 AND key_id = ?2 AND route = ?3 AND key = ?4";
+/// The list is the index's own, word for word: only so is it used.
+pub(super) const OPEN_HOPS: &str = "
+    SELECT count(*) FROM a2a_bridge INDEXED BY a2a_bridge_open WHERE org_id = ?1
+        AND status IN ('awaiting_approval', 'ready', 'sending', 'send_unknown', 'working', 'input_required', 'auth_required')";
 pub(super) const BALANCE: &str = "
     SELECT reserved_microusd, settled_microusd FROM account WHERE org_id = ?1 AND scope = ?2 AND since = ?3";
 pub(super) const PAYLOAD: &str = "SELECT salt, bytes FROM payload WHERE org_id = ?1 AND id = ?2";

@@ -99,6 +99,7 @@ fn is_whole_org(step: &str) -> bool {
         "SEARCH checkpoint ",
         "_due (",
         "_claimed (",
+        "_open (",
     ];
     step.ends_with("(org_id=?)") && !few.iter().any(|f| step.contains(f))
 }

@@ -36,6 +36,31 @@ async fn a_second_opener_is_refused_until_the_first_has_let_go() {
 }
 
 #[tokio::test]
+async fn the_files_of_the_record_are_their_owners_alone_whatever_the_folder_allows() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let set =
+        |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    set(dir.path(), 0o755);
+    let all_private = || {
+        let files = std::fs::read_dir(dir.path()).unwrap().map(|f| f.unwrap());
+        let modes: Vec<_> =
+            files.map(|f| (f.file_name(), f.metadata().unwrap().permissions().mode() & 0o777)).collect();
+        assert!(modes.len() >= 4 && modes.iter().all(|(_, mode)| *mode == 0o600), "{modes:?}");
+    };
+    let store = try_open(dir.path(), "main").await.unwrap();
+    all_private();
+    store.shutdown().await;
+    // What an earlier version left open is closed.
+    for name in ["exeat.db", "exeat.lock"] {
+        set(&dir.path().join(name), 0o644);
+    }
+    let store = try_open(dir.path(), "main").await.unwrap();
+    all_private();
+    store.shutdown().await;
+}
+
+#[tokio::test]
 async fn each_opening_is_another_incarnation() {
     let dir = tempfile::tempdir().unwrap();
     for n in 1..=3 {
@@ -160,7 +185,7 @@ async fn of_hops_that_share_a_foreign_task_in_an_older_record_the_first_keeps_it
     let set = m.writing(rows.into_iter().chain(bridges.clone().map(Row::Bridge)));
     store.commit(set).await.unwrap();
     store.shutdown().await;
-    let older = "DROP INDEX a2a_bridge_foreign;
+    let older = "DROP INDEX a2a_bridge_open; DROP INDEX a2a_bridge_foreign;
         CREATE INDEX a2a_bridge_foreign ON a2a_bridge (org_id, foreign_agent_key, foreign_task_id)
             WHERE foreign_task_id IS NOT NULL;
         UPDATE a2a_bridge SET foreign_task_id = 'one', doc = json_set(doc, '$.foreign.task', 'one');
@@ -171,4 +196,36 @@ async fn of_hops_that_share_a_foreign_task_in_an_older_record_the_first_keeps_it
     let shown: Vec<_> =
         found.bridges.iter().map(|(b, v)| (b.hop, b.foreign.as_ref().map(|f| &*f.task), *v)).collect();
     assert_eq!(shown, [(bridges[0].hop, Some("one"), 1), (bridges[1].hop, None, 1)]);
+}
+
+#[tokio::test]
+async fn what_an_older_record_spent_stands_on_the_accounts_of_every_period() {
+    use exeat_core::cost::{Account, Balance, Period, Scope};
+    let dir = tempfile::tempdir().unwrap();
+    let store = try_open(dir.path(), "main").await.unwrap();
+    let mut m = Maker::new(store.now().await.unwrap(), 1);
+    let task = m.task();
+    let bridge = m.bridge(task.id);
+    let set = m.writing([Row::Agent(m.agent(1)), Row::Task(task), Row::Bridge(bridge)]);
+    store.commit(set).await.unwrap();
+    store.shutdown().await;
+    // 2026-03-17T13:45:00Z; the settlement came after midnight.
+    let older = "INSERT INTO cost_entry
+            (org_id, at, change_id, hop_id, turn, entry, amount_microusd, reserved_delta, settled_delta)
+            SELECT 'main', 1773755100000000, 'c', id, 1, 'reserve', 5, 5, 0 FROM a2a_bridge
+            UNION ALL SELECT 'main', 1773841500000000, 'd', id, 1, 'settle', 5, -5, 5 FROM a2a_bridge
+            UNION ALL SELECT 'main', 1773841500000000, 'e', id, 2, 'reserve', 7, 7, 0 FROM a2a_bridge;
+        INSERT INTO account (org_id, scope, since, reserved_microusd, settled_microusd) VALUES ('main', 'org', 0, 7, 5);
+        PRAGMA user_version = 3";
+    sqlite(&dir.path().join("exeat.db"), older).await;
+    let store = try_open(dir.path(), "main").await.unwrap();
+    let at = "2026-03-17T13:45:00Z".parse().unwrap();
+    for scope in [Scope::Org, Scope::Agent("auditor".parse().unwrap())] {
+        for period in Period::ALL {
+            let account = Account { scope: scope.clone(), since: period.start(at) };
+            let was_kept = scope == Scope::Org && period == Period::None;
+            let kept = Balance { reserved_microusd: if was_kept { 7 } else { 0 }, settled_microusd: 5 };
+            assert_eq!(store.balance(&org(), &account).await.unwrap(), kept, "{account:?}");
+        }
+    }
 }

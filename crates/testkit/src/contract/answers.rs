@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use exeat_core::approval::Approval;
-use exeat_core::bridge::{CancelIntent, InboxRow, Unread};
+use exeat_core::bridge::{Bridge, CancelIntent, InboxRow, Unread};
 use exeat_core::change::{Key, Row};
 use exeat_core::cost::{Account, Budget, Period, Scope, close, reserve};
 use exeat_core::envelope::{Envelope, EnvelopeState};
@@ -49,7 +49,10 @@ pub async fn a_task_is_loaded_with_all_that_hangs_on_it<B: Bench>() {
     let other = m.task();
     let (bridge, theirs) = (m.bridge(task.id), m.bridge(other.id));
     let ready = m.envelope(task.id, "role:writer");
-    let void = Envelope { state: EnvelopeState::Void { lease: None }, ..m.envelope(task.id, "role:writer") };
+    let void = Envelope {
+        state: EnvelopeState::Void { lease: None, key: None },
+        ..m.envelope(task.id, "role:writer")
+    };
     let pending = m.approval(task.id);
     let denied = Approval { status: ApprovalStatus::Denied, ..m.approval(task.id) };
     let cancel = m.cancel(&bridge);
@@ -160,7 +163,7 @@ pub async fn a_lost_lease_still_finds_its_envelope<B: Bench>() {
     again(&*record, &mut m, 2, Row::Envelope(envelope.clone())).await;
     let (second, taken) = m.leased();
     again(&*record, &mut m, 3, Row::Envelope(Envelope { state: taken, ..envelope.clone() })).await;
-    let void = Envelope { state: EnvelopeState::Void { lease: Some(second) }, ..envelope };
+    let void = Envelope { state: EnvelopeState::Void { lease: Some(second), key: None }, ..envelope };
     again(&*record, &mut m, 4, Row::Envelope(void.clone())).await;
     for lease in [first, second] {
         let found = record.load(&org(), Find::Lease(lease)).await.unwrap().unwrap();
@@ -254,6 +257,41 @@ pub async fn an_idempotency_key_tells_what_it_did<B: Bench>() {
     {
         assert_eq!(record.done(&org(), by, route, key).await.unwrap(), None);
     }
+}
+
+/// In whatever state: what is over isn't counted, nor what is another org's.
+pub async fn open_foreign_hops_are_counted<B: Bench>() {
+    use exeat_core::bridge::BridgeState as S;
+    let (_bench, record, mut m) = open::<B>().await;
+    assert_eq!(record.open_hops(&org()).await.unwrap(), 0);
+    let task = m.task();
+    let entry = m.agent(1);
+    store(&*record, &mut m, [Row::Agent(entry), Row::Task(task.clone())]).await;
+    let at = m.at;
+    let states = [
+        (S::AwaitingApproval, 1),
+        (S::Ready, 1),
+        (S::Sending { n: 1, until: at }, 1),
+        (S::SendUnknown { since: at }, 1),
+        (S::Working, 1),
+        (S::InputRequired, 1),
+        (S::AuthRequired, 1),
+        (S::Completed, 0),
+        (S::Failed, 0),
+        (S::Rejected, 0),
+        (S::CanceledByPeer, 0),
+        (S::CanceledByUs, 0),
+        (S::TimedOut, 0),
+        (S::Denied, 0),
+    ];
+    let mut open = 0;
+    for (state, counts) in states {
+        let bridge = Bridge { state, foreign: None, ..m.bridge(task.id) };
+        store(&*record, &mut m, [Row::Bridge(bridge)]).await;
+        open += counts;
+        assert_eq!(record.open_hops(&org()).await.unwrap(), open, "{state:?}");
+    }
+    assert_eq!(record.open_hops(&"other".parse().unwrap()).await.unwrap(), 0);
 }
 
 /// Texts beside the ledger, settings with their versions, and the newest checkpoint.

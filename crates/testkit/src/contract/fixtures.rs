@@ -247,7 +247,13 @@ impl Maker {
         let until = self.at + Span::of_secs(60);
         (
             lease,
-            EnvelopeState::Leased { lease, worker: "w".to_owned(), role: "writer".parse().unwrap(), until },
+            EnvelopeState::Leased {
+                lease,
+                key: Some("k1".parse().unwrap()),
+                worker: "w".to_owned(),
+                role: "writer".parse().unwrap(),
+                until,
+            },
         )
     }
 

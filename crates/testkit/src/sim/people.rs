@@ -143,7 +143,8 @@ async fn answer(shared: &Shared, cluster: &Cluster) {
     let _: Option<()> = cluster
         .call(move |r| async move {
             let walked = r.ports.walk(org(), Find::Hop(hop), |c, i, f, snap| {
-                decision::answer(c, i, f, snap, question, &json!("yes"), &name("boss")).map(|set| ((), set))
+                decision::answer(c, i, f, snap, question, &json!("yes"), &person("boss", &[]))
+                    .map(|set| ((), set))
             });
             match walked.await {
                 Ok(((), acts)) => {

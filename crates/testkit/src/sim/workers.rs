@@ -3,6 +3,7 @@
 use exeat_core::endpoint::Endpoint;
 use exeat_core::id::{LeaseId, RoleName};
 use exeat_core::ports::{Find, Store as _};
+use exeat_core::principal::ApiKey;
 use exeat_core::task::decision;
 use exeat_core::task::desk::Refusal;
 use exeat_core::task::query::{Suspend, What, Wish};
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::sim::calls::{Cluster, note};
 use crate::sim::faulty::Shared;
-use crate::sim::setting::{name, org};
+use crate::sim::setting::{name, org, person};
 
 /// A worker of one role.
 #[derive(Clone)]
@@ -52,8 +53,13 @@ impl Worker {
         }
     }
 
+    /// The key that it calls with.
+    fn key(&self) -> ApiKey {
+        person(&self.name, &[])
+    }
+
     async fn lease(&self) -> Option<Value> {
-        let (role, me, shared) = (self.role.clone(), self.name.clone(), self.shared.clone());
+        let (role, me, shared, key) = (self.role.clone(), self.name.clone(), self.shared.clone(), self.key());
         self.cluster
             .call(move |r| async move {
                 let to = [Endpoint::Role(role.clone())];
@@ -62,9 +68,9 @@ impl Worker {
                     return None;
                 }
                 let id = shared.chance.pick(&ready);
-                let walked = r
-                    .ports
-                    .walk(org(), Find::Envelope(id), |c, i, f, s| worker::lease(c, i, f, s, id, &me, &role));
+                let walked = r.ports.walk(org(), Find::Envelope(id), |c, i, f, s| {
+                    worker::lease(c, i, f, s, id, &key, (&me, &role))
+                });
                 match walked.await {
                     Ok((lease, acts)) => {
                         r.run_all(acts);
@@ -196,10 +202,10 @@ impl Worker {
     }
 
     async fn settle(&self, id: LeaseId, call: Call, body: Value) -> Answer {
-        let shared = self.shared.clone();
+        let (shared, key) = (self.shared.clone(), self.key());
         let answer = self.cluster.call(move |r| async move {
             let walked = r.ports.walk(org(), Find::Lease(id), |c, i, f, s| {
-                worker::settle(c, i, f, s, id, call.clone(), &body)
+                worker::settle(c, i, f, s, (id, &key), call.clone(), &body)
             });
             match walked.await {
                 Ok((v, acts)) => {
@@ -222,11 +228,11 @@ impl Worker {
     }
 
     async fn extend(&self, id: LeaseId) -> Option<()> {
-        let shared = self.shared.clone();
+        let (shared, key) = (self.shared.clone(), self.key());
         let extended = self.cluster.call(move |r| async move {
             let by = Span::of_secs(20);
             let walked =
-                r.ports.walk(org(), Find::Lease(id), |c, i, f, s| worker::extend(c, i, f, s, id, by));
+                r.ports.walk(org(), Find::Lease(id), |c, i, f, s| worker::extend(c, i, f, s, (id, &key), by));
             match walked.await {
                 Ok(_) => shared.tally.one("leases extended"),
                 Err(e) => note(&shared, &e),

@@ -2,7 +2,7 @@
 
 use exeat_core::payload::{Content, Limits as PayloadLimits, Part, Payload};
 use exeat_wire::answer::{
-    BadAnswer, ListAnswer, SendAnswer, TaskAnswer, list_answer, send_answer, task_answer,
+    BadAnswer, ListAnswer, SendAnswer, TaskAnswer, is_to_another, list_answer, send_answer, task_answer,
 };
 use exeat_wire::{ErrorClass, Limits, Role, State, TaskView};
 use serde_json::{Value, json};
@@ -190,6 +190,30 @@ fn o_send_07_a_result_that_fits_no_shape_is_refused_and_not_quoted() {
     let both = r#"{"result":{"task":{"id":"t"}},"error":{"code":-32601}}"#;
     assert_eq!(send_answer(both.as_bytes(), &Limits::default()), Err(BadAnswer::Both));
     assert!(matches!(send_answer(b"<html>hi</html>", &Limits::default()), Err(BadAnswer::Json(_))));
+}
+
+#[test]
+fn an_answer_to_another_request_is_told_from_one_without_an_id() {
+    let to_another = |body: &str| is_to_another(body.as_bytes(), "1");
+    for ours in [
+        r#"{"id":"1","result":{}}"#,
+        r#"{"id":1}"#,
+        r#"{"id":null,"error":{}}"#,
+        r#"{"result":{"id":"9"}}"#,
+        "[]",
+        "x",
+    ] {
+        assert!(!to_another(ours), "{ours}");
+    }
+    for other in [
+        r#"{"id":"2","result":{}}"#,
+        r#"{"error":{},"id":7}"#,
+        r#"{"id":1.5}"#,
+        r#"{"id":{}}"#,
+        r#"{"id":""}"#,
+    ] {
+        assert!(to_another(other), "{other}");
+    }
 }
 
 #[test]

@@ -145,6 +145,14 @@ impl Written {
         if self.deadline == Some(Span::ZERO) {
             return Err(NotChanged::invalid("/deadline", "a deadline can't be no time at all"));
         }
+        if self.price.cap_microusd.is_some_and(|cap| cap < self.price.estimate_microusd) {
+            let why = "a turn can't be capped below what is reserved for it, estimate_microusd";
+            return Err(NotChanged::invalid("/price/cap_microusd", why));
+        }
+        if self.token_in_query && self.callback_trust == CallbackTrust::Body {
+            let why = "a body never counts on a token that stands in a URL, where proxies log it; use callback_trust confirm";
+            return Err(NotChanged::invalid("/token_in_query", why));
+        }
         let ceiling = self.ceiling.at("/ceiling", levels)?;
         let output_label = match &self.output_label {
             Some(label) => label.at("/output_label", levels)?,

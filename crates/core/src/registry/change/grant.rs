@@ -37,7 +37,7 @@ pub struct WrittenKey {
 /// Makes an API key. Its secret was drawn by the door; here is its id and its hash.
 ///
 /// # Errors
-/// Why not: among others, a key gives no platform scope that it hasn't.
+/// Why not: among others, a key gives no platform scope that it hasn't, and no clearance beyond its own.
 pub fn create_key(
     mut acting: Acting<'_>,
     written: &WrittenKey,
@@ -56,8 +56,12 @@ pub fn create_key(
     }
     let clearance = match &written.clearance {
         Some(label) => label.at("/clearance", &acting.registry.levels)?,
-        None => acting.registry.default_label.clone(),
+        None if is_first(acting.by) => acting.registry.default_label.clone(),
+        None => acting.registry.default_label.meet(&acting.by.clearance),
     };
+    if !is_first(acting.by) && !clearance.flows_to(&acting.by.clearance) {
+        return Err(NotChanged::ClearanceTooLow(acting.by.clearance.clone()));
+    }
     let key = ApiKey {
         id,
         org: acting.registry.org.clone(),
@@ -79,6 +83,12 @@ pub fn create_key(
     data.after = Some(condition_of(&granted(&key)));
     acting.record(&mut set, data);
     Ok(Change::Made(key, Box::new(set)))
+}
+
+/// A key that no other made holds the top. Its label can't say so, since it names no tags: those are the org's to
+/// invent, and a key of the first start is who gives them out.
+const fn is_first(key: &ApiKey) -> bool {
+    key.minted_by.is_none()
 }
 
 /// What a key may do, as its record's digest covers it: nothing of its secret.

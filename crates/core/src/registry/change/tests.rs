@@ -460,6 +460,33 @@ fn a_key_is_made_by_a_key_and_the_last_that_administers_stays() {
 }
 
 #[test]
+fn a_key_gives_no_clearance_beyond_its_own() {
+    let r = registry();
+    let label = |text: &str| r.levels.parse(text).unwrap();
+    let create = |by: &ApiKey, clearance: Option<&str>| {
+        let wanted = json!({ "name": "n", "scopes": ["viewer"], "clearance": clearance });
+        let wanted: WrittenKey = serde_json::from_value(wanted).unwrap();
+        create_key(acting(&r, by, Operators::Several), &wanted, "k1".parse().unwrap(), "00".to_owned())
+    };
+    let given = |by: &ApiKey, clearance| made(create(by, clearance)).0.clearance;
+    // A key of the first start holds the top: whatever level, whatever tag.
+    let first = key("a", None);
+    assert_eq!(given(&first, Some("restricted+eu")), label("restricted+eu"));
+    let mut low = key("b", Some("a"));
+    low.clearance = label("confidential+eu");
+    for fine in ["confidential+eu", "internal", "public+eu"] {
+        assert_eq!(given(&low, Some(fine)), label(fine));
+    }
+    for beyond in ["restricted", "confidential+us", "public+eu+us"] {
+        let refused = create(&low, Some(beyond)).map(|_| ());
+        assert_eq!(refused, Err(NotChanged::ClearanceTooLow(low.clearance.clone())), "{beyond}");
+    }
+    assert_eq!(given(&low, None), label("internal"));
+    low.clearance = label("public");
+    assert_eq!(given(&low, None), label("public"), "what isn't said isn't more than the maker's either");
+}
+
+#[test]
 fn a_workflow_that_means_the_same_makes_no_version() {
     let (r, by) = (registry(), key("a", None));
     let read = |text: &str| Workflow::parse(text, &r.levels).unwrap();

@@ -74,6 +74,34 @@ fn without_its_keys_or_with_others_a_store_in_use_is_not_opened_and_nothing_is_m
     assert_eq!(gateway.does(&["audit", "verify"])["verified"], true);
 }
 
+#[test]
+fn a_folder_that_everybody_may_write_to_is_refused_and_one_of_its_group_is_named() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mut gateway = Gateway::new(&[]);
+    std::fs::create_dir_all(gateway.data()).unwrap();
+    let set = |mode| std::fs::set_permissions(gateway.data(), std::fs::Permissions::from_mode(mode)).unwrap();
+    set(0o757);
+    is_refused(&ran(&mut gateway.serve(&["--listen", "127.0.0.1:0"])), "data_exposed");
+    assert!(names(&gateway.data()).is_empty());
+    set(0o755);
+    gateway.start();
+    for name in ["exeat.db", "exeat.db-wal", "exeat.db-shm", "exeat.lock", "admin.key", "approver.key"] {
+        let mode = std::fs::metadata(gateway.data().join(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+}
+
+#[test]
+fn a_listener_on_every_address_needs_the_url_that_agents_are_told() {
+    for at in ["0.0.0.0:0", "[::]:0", "[::ffff:0.0.0.0]:0"] {
+        let gateway = Gateway::new(&[]);
+        let got = ran(&mut gateway.serve(&["--listen", at]));
+        is_refused(&got, "bad_config");
+        assert!(got.err.contains("public_url") && got.err.contains("EXEAT_SERVER_PUBLIC_URL"), "{got:?}");
+        assert!(!gateway.data().join("exeat.db").exists());
+    }
+}
+
 /// The file, the environment, flags; the code, and what is named.
 type WrongConfig = (
     &'static str,
@@ -126,7 +154,7 @@ fn a_configuration_that_is_wrong_or_unsafe_starts_nothing() {
 
 #[test]
 fn a_first_start_for_others_to_reach_lets_no_one_sign_alone() {
-    let mut gateway = Gateway::new(&[]);
+    let mut gateway = Gateway::new(&[("EXEAT_SERVER_PUBLIC_URL", "https://exeat.example")]);
     gateway.at.set_ip([0, 0, 0, 0].into());
     gateway.start();
     let said = gateway.said();

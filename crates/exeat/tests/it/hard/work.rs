@@ -148,7 +148,7 @@ fn work_survives_its_server_and_a_lease_from_before_can_not_end_it_twice() {
 }
 
 #[test]
-fn a_lease_is_for_workers_of_its_role_alone() {
+fn a_lease_is_for_the_worker_alone_that_took_it() {
     let (gateway, key) = desk(&[("EXEAT_WORK_LEASE", "60s")]);
     let stranger = gateway.worker_key(&["reader"]);
     gateway.begin(&json!({"to": "role:writer", "input": "hello"}));
@@ -157,8 +157,8 @@ fn a_lease_is_for_workers_of_its_role_alone() {
     refused(&as_worker(&gateway, &stranger, "", &wanted), 403, "role_missing");
     refused(&as_worker(&gateway, &gateway.admin(), "", &wanted), 403, "scope_missing");
     let done = json!({"output": "stolen"});
-    refused(&call(&gateway, &stranger, &lease, "complete", &done), 404, "not_found");
-    refused(&call(&gateway, &stranger, &lease, "extend", &json!({"by_s": 5})), 404, "not_found");
+    refused(&call(&gateway, &stranger, &lease, "complete", &done), 409, "lease_lost");
+    refused(&call(&gateway, &stranger, &lease, "extend", &json!({"by_s": 5})), 409, "lease_lost");
     let away = json!({"continuation": 1, "delegations": [{"id": "q", "to": "agent:nobody", "input": "x"}]});
     refused(&call(&gateway, &key, &lease, "suspend", &away), 403, "destination_not_allowed");
     call(&gateway, &key, &lease, "complete", &json!({"output": "mine"})).good();
