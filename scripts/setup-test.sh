@@ -54,6 +54,11 @@ need_runner() {
     || say "could not install cargo-nextest; going on with cargo test"
 }
 
+need_faketime() {
+  # One test sets the clock of a server back.
+  command -v faketime >/dev/null || debian faketime
+}
+
 fits() { "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; }
 
 python() {
@@ -92,6 +97,7 @@ need_c_compiler
 [ "${1:-all}" = build ] && exit
 need_lints
 need_runner
+need_faketime
 need_python
 need_environment "${EXEAT_INTEROP_PYTHON:?run this through make}" interop/requirements.txt
 need_environment "${EXEAT_LANGGRAPH_PYTHON:?run this through make}" interop/requirements-langgraph.txt

@@ -221,10 +221,51 @@ impl Add<Span> for Monotonic {
     }
 }
 
+/// A store's time: the wall clock, never below what was committed or told before. A clock that was set back is waited for
+/// at half the speed, so that time neither goes back nor stands still: what waits for a moment must see it come.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreTime {
+    last: Timestamp,
+    read: Monotonic,
+}
+
+impl StoreTime {
+    /// Goes on from the last time that was committed.
+    #[must_use]
+    pub const fn after(last: Timestamp, read: Monotonic) -> Self {
+        Self { last, read }
+    }
+
+    /// What it is now, by both clocks.
+    pub fn now(&mut self, wall: Timestamp, read: Monotonic) -> Timestamp {
+        let passed = read.left(self.read).micros() / 2;
+        self.last = wall.max(self.last + Span::of_micros(passed));
+        self.read = read;
+        self.last
+    }
+
+    /// It is this late at least.
+    pub fn raise(&mut self, to: Timestamp) {
+        self.last = self.last.max(to);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_store_s_time_waits_for_a_clock_that_was_set_back_and_never_stands_still() {
+        let at = |s: i64| Timestamp::of_micros(s * 1_000_000);
+        let read = |s: u64| Monotonic(s * 1_000_000);
+        let mut time = StoreTime::after(at(1_000), read(0));
+        assert_eq!(time.now(at(900), read(10)), at(1_005), "half the speed while it is ahead");
+        assert_eq!(time.now(at(910), read(10)), at(1_005));
+        time.raise(at(1_006));
+        assert_eq!(time.now(at(1_200), read(210)), at(1_200), "together again");
+        assert_eq!(time.now(at(1_300), read(310)), at(1_300));
+        assert_eq!(time.now(at(1_299), read(312)), at(1_301), "set back by three seconds");
+    }
     #[test]
     fn times_are_rfc_3339_utc_with_six_decimals() {
         let t = Timestamp::of_micros(1_767_225_600_000_001);

@@ -6,7 +6,6 @@
 //! anything but the disk, or answers before the commit holds.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use async_trait::async_trait;
@@ -16,7 +15,7 @@ use exeat_core::endpoint::Endpoint;
 use exeat_core::id::{CallbackId, ChangeId, EnvelopeId, OrgName};
 use exeat_core::ports::{Clock, DueRow, Find, Store, Unreadable};
 use exeat_core::registry::{OrgDefaults, Registry};
-use exeat_core::time::{Span, Timestamp};
+use exeat_core::time::{Span, StoreTime, Timestamp};
 use sqlx::sqlite::SqlitePool;
 use sqlx::{Connection as _, SqliteConnection};
 use tokio::sync::{mpsc, oneshot};
@@ -64,20 +63,25 @@ impl Default for Options {
     }
 }
 
-/// The store's time: the wall clock, never below the last that was committed or told.
+/// The store's time, by the process's clocks.
 struct Time {
     clock: Arc<dyn Clock>,
-    floor: AtomicI64,
+    time: Mutex<StoreTime>,
 }
 
 impl Time {
-    fn now(&self) -> Timestamp {
-        self.raise(self.clock.now())
+    fn new(clock: Arc<dyn Clock>, last_at: i64) -> Self {
+        let time = StoreTime::after(Timestamp::of_micros(last_at), clock.monotonic());
+        Self { clock, time: Mutex::new(time) }
     }
 
-    fn raise(&self, to: Timestamp) -> Timestamp {
-        let before = self.floor.fetch_max(to.micros(), Ordering::SeqCst);
-        Timestamp::of_micros(before.max(to.micros()))
+    fn now(&self) -> Timestamp {
+        let (wall, read) = (self.clock.now(), self.clock.monotonic());
+        self.time.lock().unwrap_or_else(PoisonError::into_inner).now(wall, read)
+    }
+
+    fn raise(&self, to: Timestamp) {
+        self.time.lock().unwrap_or_else(PoisonError::into_inner).raise(to);
     }
 }
 
@@ -136,7 +140,7 @@ impl Sqlite {
         let mut conn = open::writer(path, &options).await.map_err(fail)?;
         open::prepare(&mut conn, path, &org).await?;
         let begun = begin(&mut conn, &org, clock.now()).await.map_err(fail)?;
-        let time = Arc::new(Time { clock, floor: AtomicI64::new(begun.last_at) });
+        let time = Arc::new(Time::new(clock, begun.last_at));
         let cache = Arc::<Cache>::default();
         let readers = open::readers(path, &options);
         let (jobs, queue) = mpsc::channel(options.queue.max(1));

@@ -11,7 +11,7 @@
 )]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use exeat_core::id::OrgName;
@@ -31,20 +31,24 @@ impl<T: Store + Archive> Record for T {}
 
 /// A clock that stands until a check moves it, in either direction.
 #[derive(Debug)]
-pub struct HandClock(AtomicI64);
+pub struct HandClock {
+    wall: AtomicI64,
+    passed: AtomicU64,
+}
 
 impl HandClock {
     /// Stands at a time in 2027.
     #[must_use]
     pub const fn new() -> Self {
-        Self(AtomicI64::new(1_800_000_000_000_000))
+        Self { wall: AtomicI64::new(1_800_000_000_000_000), passed: AtomicU64::new(0) }
     }
-    /// Sets it.
+    /// Sets the wall clock; no time has passed by that.
     pub fn set(&self, to: Timestamp) {
-        self.0.store(to.micros(), Ordering::SeqCst);
+        self.wall.store(to.micros(), Ordering::SeqCst);
     }
-    /// Moves it on.
+    /// Time passes.
     pub fn pass(&self, span: Span) {
+        self.passed.fetch_add(span.micros(), Ordering::SeqCst);
         self.set(self.now() + span);
     }
 }
@@ -57,10 +61,10 @@ impl Default for HandClock {
 
 impl Clock for HandClock {
     fn now(&self) -> Timestamp {
-        Timestamp::of_micros(self.0.load(Ordering::SeqCst))
+        Timestamp::of_micros(self.wall.load(Ordering::SeqCst))
     }
     fn monotonic(&self) -> Monotonic {
-        Monotonic(u64::try_from(self.0.load(Ordering::SeqCst)).unwrap_or(0))
+        Monotonic(self.passed.load(Ordering::SeqCst))
     }
 }
 

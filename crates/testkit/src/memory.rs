@@ -30,7 +30,7 @@ use exeat_core::ports::{
 use exeat_core::principal::ApiKey;
 use exeat_core::registry::{OrgDefaults, Registry};
 use exeat_core::task::Task;
-use exeat_core::time::{Span, Timestamp};
+use exeat_core::time::{Span, StoreTime, Timestamp};
 use exeat_core::walk::batch;
 use serde_json::Value;
 
@@ -47,14 +47,13 @@ pub struct Memory {
 }
 
 struct State {
-    floor: Timestamp,
+    time: StoreTime,
     orgs: BTreeMap<OrgName, Org>,
 }
 
 impl State {
     fn now(&mut self, clock: &dyn Clock) -> Timestamp {
-        self.floor = self.floor.max(clock.now());
-        self.floor
+        self.time.now(clock.now(), clock.monotonic())
     }
 }
 
@@ -62,7 +61,8 @@ impl Memory {
     /// An empty record that reads this clock.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>, defaults: OrgDefaults) -> Self {
-        let state = State { floor: Timestamp::EPOCH, orgs: BTreeMap::new() };
+        let state =
+            State { time: StoreTime::after(Timestamp::EPOCH, clock.monotonic()), orgs: BTreeMap::new() };
         Self { clock, defaults: Arc::new(defaults), state: Arc::new(Mutex::new(state)) }
     }
 
@@ -75,7 +75,7 @@ impl Memory {
         }
         let mut state = self.state();
         let now = sets.iter().map(|s| s.at).fold(state.now(&*self.clock), Timestamp::max);
-        state.floor = now;
+        state.time.raise(now);
         let record = state.orgs.entry(org.clone()).or_default();
         let settled = batch::settle(record.ground(&batch::touched(&sets)), sets);
         settled

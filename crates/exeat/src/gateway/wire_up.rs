@@ -9,6 +9,7 @@ use exeat_core::key::{KeyState, Kid, Purpose, Ring, Root, derive};
 use exeat_core::ledger::data::Governs;
 use exeat_core::ports::{Archive, Clock, Entropy, Store};
 use exeat_core::registry::OrgDefaults;
+use exeat_core::time::{Span, Timestamp};
 use exeat_core::walk::Ports;
 use exeat_egress::a2a::A2a;
 use exeat_egress::address::Addresses;
@@ -66,6 +67,9 @@ pub(crate) enum NotStarted {
     /// The listener.
     #[error("can't listen on {address}: {why}")]
     Listener { address: std::net::SocketAddr, why: std::io::Error },
+    /// The clock was set back.
+    #[error("the clock says {now}, and the record's newest entry is of {last}")]
+    ClockBehind { last: Timestamp, now: Timestamp },
     /// The record isn't the one that the checkpoints outside it are of.
     #[error("the record has {records} records, and {} holds a checkpoint of {held} that they don't match", notes.display())]
     OlderRecord { records: u64, held: u64, notes: PathBuf },
@@ -86,6 +90,7 @@ impl NotStarted {
             Self::OtherRoot => "other_root_key",
             Self::OtherLedgerKey => "other_ledger_key",
             Self::OlderRecord { .. } => "record_older",
+            Self::ClockBehind { .. } => "clock_behind",
             Self::Listener { .. } => "listener_unusable",
         }
     }
@@ -110,6 +115,10 @@ impl NotStarted {
             Self::OlderRecord { .. } => {
                 "put the newer exeat.db back; if it is lost, move the checkpoint file away: what was recorded since \
                  is gone then, and what was sent since may be sent again"
+            }
+            Self::ClockBehind { .. } => {
+                "set the machine's clock; if it is right, and the record was written with a clock that was ahead, wait \
+                 until it has caught up"
             }
             Self::Listener { .. } => "choose another --listen, or stop what listens there",
         }
@@ -171,11 +180,22 @@ pub(crate) async fn open(place: &Place<'_>) -> Result<Gateway, NotStarted> {
     // What it reads of the configuration may be wrong, so it comes before anything is made.
     let transport = transport(place.data, &config, address, &org, clock.clone())?;
     let store = Sqlite::open(&config.store, org.clone(), defaults, clock.clone(), Options::default()).await?;
+    not_behind(&store, clock.as_ref()).await?;
     let (keys, is_first) = key_material(place.data, &store, &org, &config, clock.as_ref()).await?;
     not_older(&store, &org, &place.data.join(&config.ledger.checkpoint_file), &keys).await?;
     let ring = Arc::new(ring(&store, &org, &keys.root).await?);
     let app = assemble(place.data, &config, address, Arc::clone(&store), transport, org, keys, ring, clock);
     Ok(Gateway { app, listener, address, store, config, is_first })
+}
+
+/// How far the clock may be behind the record: less is waited for.
+const BEHIND: Span = Span::of_secs(300);
+
+/// A clock that was set back would write times into the ledger that nobody can hold to anything.
+async fn not_behind(store: &Sqlite, clock: &dyn Clock) -> Result<(), NotStarted> {
+    let last = store.now().await.map_err(|e| NotStarted::Record(e.to_string()))?;
+    let now = clock.now();
+    if last.since(now) > BEHIND { Err(NotStarted::ClockBehind { last, now }) } else { Ok(()) }
 }
 
 fn make_folder(data: &Path) -> Result<(), NotStarted> {

@@ -1,6 +1,7 @@
 //! Hard tests of the gateway itself: a real server on a real database, a foreign agent, workers, and all that
 //! goes wrong: the server is killed, files are changed, everything at the doors is bad, secrets come back.
 
+mod adverse;
 mod doors;
 mod http;
 mod kill;

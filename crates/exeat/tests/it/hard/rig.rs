@@ -180,6 +180,17 @@ impl Gateway {
         self.server = Some(server);
     }
 
+    /// Starts it by another command, made of the one that serves; gives its process id.
+    pub(super) fn start_by(&mut self, by: impl FnOnce(&Command) -> Command) -> u32 {
+        let (server, url) = spawned(&mut by(&self.serve_here()), &self.log());
+        assert_eq!(url, Some(format!("http://{}", self.at)), "{}", self.said());
+        self.server.insert(server).0.id()
+    }
+
+    pub(super) fn signal(&self, signal: Signal) {
+        self.server.as_ref().unwrap().signal(signal);
+    }
+
     /// Starts it without waiting for anything.
     pub(super) fn start_unready(&mut self) {
         self.server = Some(spawned_unready(&mut self.serve_here(), &self.log()).0);
