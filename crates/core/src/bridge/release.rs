@@ -84,6 +84,7 @@ impl Desk<'_> {
             message_ids: vec![message_id],
             context_id: ContextId::draw(&mut self.ids),
             context_refused: false,
+            cannot_list: false,
             foreign: None,
             interface: None,
             bound: Bound::Origin(agent.origin.clone()),

@@ -13,3 +13,4 @@ mod push_and_sweep;
 mod rig;
 mod says;
 mod turns;
+mod unknown;
