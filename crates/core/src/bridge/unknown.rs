@@ -8,17 +8,31 @@ use crate::bridge::look::Wanted;
 use crate::bridge::outcome::is_an_id;
 use crate::bridge::schedule::backoff;
 use crate::bridge::state::Event;
-use crate::bridge::{Bridge, BridgeState};
+use crate::bridge::{Attempt, Bridge, BridgeState};
 use crate::change::DeadKind;
 use crate::id::HopId;
+use crate::ledger::data::{AttemptOutcome, Effects};
 use crate::reason::ReasonCode;
 use crate::registry::{ContextChoice, Dedup};
 use crate::task::desk::{Desk, Refusal};
+use crate::task::{End, Ending};
 use crate::time::Timestamp;
 use crate::transport::{ForeignState, ForeignTask};
 
 /// Foreign tasks beside its own that one hop asks an agent to stop; an agent that lists more of them lies.
 const MOST_STRAYS: usize = 16;
+
+/// What an operator says of a send whose fate nobody here knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ran {
+    /// The agent acted on it.
+    Yes,
+    /// The agent never acted on it, and won't.
+    No,
+}
+
+const DID_RUN: &str = "an operator says that it ran";
+const DID_NOT_RUN: &str = "an operator says that it didn't run";
 
 impl Desk<'_> {
     /// Nobody knows whether attempt `n` arrived.
@@ -113,6 +127,44 @@ impl Desk<'_> {
         };
         self.bury(kind, &hop, code, "", bridge.claimed);
         self.give_up(id, code, "")
+    }
+
+    /// An operator knows what became of an unknown send.
+    pub(crate) fn resolve(&mut self, id: HopId, ran: Ran) -> Result<(), Refusal> {
+        match ran {
+            Ran::No => self.did_not_run(id),
+            Ran::Yes => self.did_run(id),
+        }
+    }
+
+    /// Then it was never sent, whatever was written to the wire: it may go again, as often as attempts are left.
+    fn did_not_run(&mut self, id: HopId) -> Result<(), Refusal> {
+        let bridge = self.bridge_mut(id)?;
+        let turn = bridge.turn;
+        let lost = |a: &&mut Attempt| a.turn == turn && a.outcome == AttemptOutcome::Ambiguous;
+        for attempt in bridge.attempts.iter_mut().filter(lost) {
+            attempt.outcome = AttemptOutcome::NotSent;
+            attempt.detail = format!("{}; {DID_NOT_RUN}", attempt.detail);
+        }
+        if self.attempts_used(id)? {
+            self.takes(id, Event::Resend)?;
+            return self.cannot_send(id, ReasonCode::AttemptsExhausted, DID_NOT_RUN);
+        }
+        self.send_again(id)
+    }
+
+    /// What came of it nobody here knows: it is paid for, and a person may take it further. Of an answer more can be
+    /// known: the agent has it, and is looked at as after any other.
+    fn did_run(&mut self, id: HopId) -> Result<(), Refusal> {
+        let bridge = self.bridge(id)?;
+        if bridge.question.is_some() {
+            return self.at_work(id);
+        }
+        let (claimed, hop) = (bridge.claimed, self.hop(id)?.clone());
+        self.bury(DeadKind::Unknown, &hop, ReasonCode::OutcomeUnknown, DID_RUN, claimed);
+        let end = End::badly(Ending::Failed, ReasonCode::OutcomeUnknown, DID_RUN);
+        self.stop_bridge_told(id, Event::GiveUp, &end, Some(Effects::Known))?;
+        self.end_hop(id, end)
     }
 
     /// The agent listed the tasks of our conversation: messages of this hop made them, and no other.

@@ -3,6 +3,7 @@
 
 mod approvals;
 mod chain;
+mod dead_letters;
 mod doors;
 mod first_steps;
 mod foreign_peers;

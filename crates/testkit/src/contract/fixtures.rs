@@ -348,6 +348,7 @@ impl Maker {
             reason: ReasonCode::Deadline.into(),
             body: None,
             at: self.at,
+            decided: None,
         }
     }
 
