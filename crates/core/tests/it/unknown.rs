@@ -1,8 +1,10 @@
 //! A send whose fate nobody knows: it is found by listing, or not at all, and never made twice.
 
+use exeat_core::bridge::unknown::Ran;
 use exeat_core::bridge::{Bridge, BridgeState};
 use exeat_core::change::{DeadKind, DueKind};
 use exeat_core::gate::exeat::LookFor;
+use exeat_core::ledger::data::AttemptOutcome;
 use exeat_core::ports::Find;
 use exeat_core::reason::ReasonCode;
 use exeat_core::registry::Dedup;
@@ -197,4 +199,46 @@ fn an_answer_that_never_shows_goes_back_to_who_was_asked() {
         (bridge.state, bridge.reason.map(|r| r.code)),
         (BridgeState::InputRequired, Some(ReasonCode::AnswerUnknown))
     );
+}
+
+/// An operator says what became of it; what is to be done then, or why it isn't taken.
+fn told(scene: &Scene, sent: &Sent, ran: Ran) -> Result<Vec<Act>, String> {
+    let (ports, hop) = (scene.ports.clone(), sent.hop);
+    rig::run(&scene.shared, async move {
+        let walked = ports.walk(org(), Find::Hop(hop), |c, i, f, s| {
+            decision::resolve(c, i, f, s, hop, ran, &"ops".parse().unwrap(), "their log").map(|set| ((), set))
+        });
+        walked.await.map(|((), acts)| acts).map_err(|e| e.to_string())
+    })
+}
+
+#[test]
+fn what_an_operator_knows_of_an_unknown_send_counts_in_that_state_and_in_no_other() {
+    let scene = Scene::new(Dedup::None);
+    let sent = scene.out();
+    assert!(told(&scene, &sent, Ran::No).unwrap_err().contains("isn't unknown"));
+    scene.pass(Span::of_secs(40));
+    scene.sweep(DueKind::Bridge);
+    assert!(sends(&told(&scene, &sent, Ran::No).unwrap()));
+    let bridge = scene.bridge(&sent);
+    assert!(bridge.leases.iter().all(|l| l.message_id == bridge.message_id), "the same message");
+    assert_eq!(bridge.attempts[0].outcome, AttemptOutcome::NotSent);
+    assert!(told(&scene, &sent, Ran::Yes).is_err(), "it is out again");
+    scene.pass(Span::of_secs(40));
+    scene.sweep(DueKind::Bridge);
+    told(&scene, &sent, Ran::Yes).unwrap();
+    assert_eq!(scene.bridge(&sent).state, BridgeState::Failed);
+    assert_eq!(scene.letters().iter().map(|l| l.kind).collect::<Vec<_>>(), [DeadKind::Unknown]);
+    assert!(told(&scene, &sent, Ran::No).is_err());
+}
+
+#[test]
+fn an_answer_that_an_operator_says_arrived_is_looked_after_as_any_other() {
+    let scene = Scene::new(Dedup::None);
+    let sent = answer_lost(&scene);
+    assert!(!sends(&told(&scene, &sent, Ran::Yes).unwrap()));
+    assert_eq!(scene.bridge(&sent).state, BridgeState::Working);
+    look(&scene, 30, LookOutcome::Task(task("theirs", ForeignState::Completed)));
+    assert_eq!(scene.bridge(&sent).state, BridgeState::Completed);
+    assert!(scene.letters().is_empty());
 }
