@@ -30,6 +30,7 @@ pub mod release;
 pub mod schedule;
 pub mod state;
 pub mod stop;
+pub mod unknown;
 
 pub use state::{BridgeState, Event, Illegal};
 
@@ -131,6 +132,9 @@ pub struct Bridge {
     pub context_id: ContextId,
     /// Has the agent refused a context id of ours?
     pub context_refused: bool,
+    /// Has the agent said that it can't list the tasks of a conversation?
+    #[serde(default)]
+    pub cannot_list: bool,
     /// The agent's ids, once known.
     pub foreign: Option<ForeignIds>,
     /// The interface of the last attempt that got to one.

@@ -19,6 +19,7 @@ use crate::id::{
     PayloadId, RoleName, TaskId, WorkflowName,
 };
 use crate::ledger::Draft;
+use crate::ledger::data::Act;
 use crate::payload::Sealed;
 use crate::principal::ApiKey;
 use crate::registry::{AgentEntry, EgressMode, RoleEntry};
@@ -91,6 +92,22 @@ pub struct DeadLetter {
     pub body: Option<PayloadId>,
     /// When.
     pub at: Timestamp,
+    /// What an operator did about it: once, and then no more.
+    #[serde(default)]
+    pub decided: Option<Decided>,
+}
+
+/// What was done about a dead letter.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Decided {
+    /// Retried, adopted or discarded.
+    pub act: Act,
+    /// By whom.
+    pub by: KeyId,
+    /// When.
+    pub at: Timestamp,
+    /// The task that goes on from it.
+    pub task: Option<TaskId>,
 }
 
 /// Kinds of dead letters.

@@ -12,8 +12,8 @@ use crate::cost::{Account, Balance};
 use crate::endpoint::Endpoint;
 use crate::gate::exeat::Claim;
 use crate::id::{
-    AgentKey, ApprovalId, CallbackId, ChangeId, EnvelopeId, HopId, KeyId, LeaseId, OrgName, PayloadId,
-    TaskId, WorkflowName,
+    AgentKey, ApprovalId, CallbackId, ChangeId, DeadLetterId, EnvelopeId, HopId, KeyId, LeaseId, OrgName,
+    PayloadId, TaskId, WorkflowName,
 };
 use crate::ledger::chain::Head;
 use crate::ledger::data::ApprovalStatus;
@@ -249,6 +249,12 @@ pub trait Archive: Send + Sync {
         route: &str,
         key: &str,
     ) -> Result<Option<Done>, Unreadable>;
+    /// A dead letter, with its version.
+    async fn dead_letter(
+        &self,
+        org: &OrgName,
+        id: DeadLetterId,
+    ) -> Result<Option<(DeadLetter, u64)>, Unreadable>;
     /// Dead letters, newest first.
     async fn dead_letters(
         &self,

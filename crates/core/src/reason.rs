@@ -41,9 +41,9 @@ codes! {
     OutputSchemaMismatch = "output_schema_mismatch", "The output doesn't match the step's output_schema.", "Ask the agent's owner for the agreed shape, or widen the schema and push the workflow again.";
     IngressDenied = "ingress_denied", "Policy denied the result; its content is quarantined.", "See the policies named in the verdict.";
     ForeignFailed = "foreign_failed", "The foreign agent says that it failed.", "Read its text with `exeat task show TASK`; ask its owner.";
-    OutcomeUnknown = "outcome_unknown", "Nobody knows whether the message arrived; effects are possible.", "Ask the agent's owner whether it ran before you send it again.";
-    AttemptsExhausted = "attempts_exhausted", "All attempts to send were used up; nothing arrived.", "Check the agent's address and health, then start the task again.";
-    Unconfirmed = "unconfirmed", "A result was pushed that the agent doesn't confirm.", "Ask the agent's owner; the pushed content is kept.";
+    OutcomeUnknown = "outcome_unknown", "Nobody knows whether the message arrived; effects are possible.", "Ask the agent's owner whether it ran; `exeat dlq list` shows what can be done then.";
+    AttemptsExhausted = "attempts_exhausted", "All attempts to send were used up; nothing arrived.", "Check the agent's address and health, then `exeat dlq retry` the dead letter, or start the task again.";
+    Unconfirmed = "unconfirmed", "A result was pushed that the agent doesn't confirm.", "Ask the agent's owner; the pushed content is kept, and `exeat dlq retry --adopt` takes it in.";
     ForeignTaskLost = "foreign_task_lost", "The agent no longer knows the task.", "The agent has probably restarted without its store; ask its owner before you send it again.";
     Tampered = "tampered", "The stored bytes no longer match their digest.", "Treat the store as compromised: stop the server and verify the ledger.";
     InvalidResponse = "invalid_response", "The agent's answer isn't A2A.", "Check the registered URL and protocol with `exeat agent show AGENT`.";

@@ -21,6 +21,7 @@ pub mod desk;
 pub mod dispatch;
 pub mod ending;
 pub mod query;
+pub mod redo;
 pub mod run;
 pub mod worker;
 

@@ -330,7 +330,7 @@ impl Transport for A2a {
     }
 
     async fn look(&self, look: Look) -> LookOutcome {
-        let contact = match self.contact(look.org(), look.address()).await {
+        let contact = match self.contact(look.org(), look.address(), look.not_after()).await {
             Ok(contact) => contact,
             Err(code) => return LookOutcome::Nothing { code, after: None },
         };
@@ -341,7 +341,8 @@ impl Transport for A2a {
     }
 
     async fn cancel(&self, permit: CancelPermit) -> CancelOutcome {
-        let Ok(contact) = self.contact(permit.org(), permit.address()).await else {
+        let contact = self.contact(permit.org(), permit.address(), permit.not_after()).await;
+        let Ok(contact) = contact else {
             return CancelOutcome::Nothing { after: None };
         };
         let tenant = contact.tenant.as_deref();

@@ -7,6 +7,7 @@
 mod agent;
 mod approval;
 mod audit;
+mod dlq;
 mod dry_run;
 mod follow;
 mod given;
@@ -54,6 +55,7 @@ Govern:
 
 Operate:
   serve       Start the gateway
+  dlq         What gave up: run it anew, take a kept result in, or discard it
   key         API keys
   org         Tenants
   demo        See the whole of it on this machine in a minute
@@ -139,6 +141,8 @@ enum Command {
     Budget(govern::Budget),
     #[command(subcommand)]
     Audit(audit::Audit),
+    #[command(subcommand)]
+    Dlq(dlq::Dlq),
     Serve(crate::serve::ServeArgs),
     #[command(subcommand)]
     Key(keys::Key),
@@ -219,6 +223,7 @@ async fn dispatch(cli: Cli, show: &Show) -> Result<Exit, Failure> {
         Command::Policy(args) => args.run(&session()?).await,
         Command::Role(args) => args.run(&session()?).await,
         Command::Budget(args) => args.run(&session()?).await,
+        Command::Dlq(args) => args.run(&session()?).await,
         // It may need no server, and then no key either.
         Command::Audit(args) => args.run(show, session).await,
         Command::Key(args) => args.run(&session()?).await,

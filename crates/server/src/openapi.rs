@@ -246,6 +246,22 @@ pub const ADMIN: &[Route] = &[
     },
     read("/api/v1/dead-letters", &[Operator], "Lists what gave up.", PAGE, "DeadLetterPage"),
     read("/api/v1/dead-letters/{id}", &[Operator], "Shows one that gave up.", &[], "DeadLetter"),
+    write(
+        "post",
+        "/api/v1/dead-letters/{id}/retry",
+        &[Operator],
+        "Takes its task further, as a new one.",
+        "DeadLetterRetried",
+        (201, "Task"),
+    ),
+    write(
+        "post",
+        "/api/v1/dead-letters/{id}/discard",
+        &[Operator],
+        "Gives it up for good.",
+        "Why",
+        (200, "DeadLetter"),
+    ),
     read("/api/v1/orgs", &[Platform], "Lists the orgs of this store.", PAGE, "OrgPage"),
     write(
         "post",
@@ -296,6 +312,14 @@ pub const TASKS: &[Route] = &[
         &[Requester, Operator],
         "Answers a foreign agent's question.",
         "Answered",
+        (202, "Task"),
+    ),
+    write(
+        "post",
+        "/api/v1/tasks/{id}/resolve",
+        &[Operator],
+        "Says what became of a send that nobody answered.",
+        "Resolved",
         (202, "Task"),
     ),
     read(

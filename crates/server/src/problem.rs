@@ -77,6 +77,8 @@ codes! {
     DigestMismatch = "digest_mismatch", 409, "The digest isn't this approval's", "Look at the approval again; what you saw isn't what is asked.";
     TaskEnded = "task_ended", 409, "The task has ended", "Start a new one.";
     QuestionAnswered = "question_answered", 409, "The question was answered, or is over", "See the task for what it waits for now.";
+    DeadLetterDecided = "dead_letter_decided", 409, "The dead letter is decided already", "See what was decided: `exeat dlq show ID`.";
+    HopNotUnknown = "hop_not_unknown", 409, "The hop's sending isn't unknown", "See where it stands with `exeat task show TASK`.";
     IdempotencyInFlight = "idempotency_in_flight", 409, "The same request is still running", "Ask again in a moment with the same key.";
     ApprovalExpired = "approval_expired", 410, "The approval has expired", "Start the task again.";
     PayloadTooLarge = "payload_too_large", 413, "The content is too large", "Send less, or raise [limits].";
@@ -309,10 +311,20 @@ impl From<Refusal> for Problem {
             }
             Refusal::Payload(p) => p.into(),
             Refusal::NotDecided(n) => n.into(),
-            Refusal::Invalid(why) => Self::new(Code::Invalid, why),
+            Refusal::Invalid(why) => Self::new(Code::Invalid, sentence(&why)),
             Refusal::InvalidAt { pointer, why } => Self::invalid(&pointer, sentence(&why)),
             Refusal::ClearanceTooLow => {
                 Self::new(Code::ClearanceTooLow, "The content is labelled above what this key may see.")
+            }
+            Refusal::LetterDecided => {
+                Self::new(Code::DeadLetterDecided, "It was retried or discarded before, and is decided once.")
+            }
+            Refusal::DuplicateRisk => Self::new(
+                Code::DuplicateRisk,
+                "What it asked for may have run already; running it anew may do it for a second time.",
+            ),
+            Refusal::NotUnknown => {
+                Self::new(Code::HopNotUnknown, "Only a hop in send_unknown can be resolved by hand.")
             }
             Refusal::BadLabel(why) => Self::new(Code::BadLabel, why),
             // An earlier answer is given again by the door that knows its shape; here it is a slip of ours.

@@ -12,8 +12,9 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
+use exeat_core::bridge::unknown::Ran;
 use exeat_core::change::{ChangeSet, Snapshot};
-use exeat_core::id::{AgentKey, Ids, OrgName, QuestionId, TaskId, WorkflowName};
+use exeat_core::id::{AgentKey, HopId, Ids, OrgName, QuestionId, TaskId, WorkflowName};
 use exeat_core::ports::{Find, TaskFilter};
 use exeat_core::principal::KeyScope;
 use exeat_core::task::desk::{Context, Refusal};
@@ -26,7 +27,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::app::App;
-use crate::auth::{Caller, Mover, Viewer};
+use crate::auth::{Caller, Mover, Operator, Viewer};
 use crate::body::{Asked, Body, Named};
 use crate::idempotency::{Idempotent, Once, Turn};
 use crate::judges::Workflows;
@@ -62,6 +63,7 @@ pub fn routes() -> Router<Arc<App>> {
         .route("/api/v1/tasks/{id}", get(show))
         .route("/api/v1/tasks/{id}/cancel", post(cancel))
         .route("/api/v1/tasks/{id}/answer", post(answer))
+        .route("/api/v1/tasks/{id}/resolve", post(resolve))
         .layer(Extension(Arc::new(Workflows::default())))
 }
 
@@ -255,6 +257,45 @@ async fn answer(
     let Answer { question_id, input } = body.value;
     moved(&app, &caller, id, &once, |ctx, ids, flow, snapshot| {
         decision::answer(ctx, ids, flow, snapshot, question_id, &input, &caller.key)
+    })
+    .await
+}
+
+/// What an operator says of a send that nobody answered.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Told {
+    Yes,
+    No,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Resolve {
+    hop_id: HopId,
+    ran: Told,
+    reason: String,
+}
+
+async fn resolve(
+    State(app): State<Arc<App>>,
+    Operator(caller): Operator,
+    Named(id): Named<TaskId>,
+    once: Idempotent,
+    body: Body<Resolve>,
+) -> Result<Response, Problem> {
+    let why = reason("/reason", Some(&body.value.reason))?;
+    let why = why.ok_or_else(|| Problem::invalid("/reason", "Say how you know: it is recorded."))?;
+    let once = match once.begin(&app, &caller, body.digest).await? {
+        Turn::Run(once) => once,
+        Turn::Replay(answer) => return Ok(answer),
+    };
+    let ran = match body.value.ran {
+        Told::Yes => Ran::Yes,
+        Told::No => Ran::No,
+    };
+    moved(&app, &caller, id, &once, |ctx, ids, flow, snapshot| {
+        decision::resolve(ctx, ids, flow, snapshot, body.value.hop_id, ran, caller.id(), why)
     })
     .await
 }

@@ -143,6 +143,7 @@ macro_rules! store_contract {
             workflows_show_their_newest_version,
             tasks_come_newest_first_in_pages_and_filtered,
             approvals_and_dead_letters_come_in_pages,
+            a_dead_letter_is_decided_once,
             events_are_read_after_a_number,
             records_are_read_from_a_place_and_by_task,
             costs_are_summed_by_agent_workflow_task_and_day

@@ -18,7 +18,7 @@ use exeat_core::cost::{Account, Balance};
 use exeat_core::endpoint::Endpoint;
 use exeat_core::gate::exeat::Claim;
 use exeat_core::id::{
-    CallbackId, ChangeId, EnvelopeId, HopId, KeyId, OrgName, PayloadId, TaskId, WorkflowName,
+    CallbackId, ChangeId, DeadLetterId, EnvelopeId, HopId, KeyId, OrgName, PayloadId, TaskId, WorkflowName,
 };
 use exeat_core::ledger::chain::Head;
 use exeat_core::ledger::data::ApprovalStatus;
@@ -285,6 +285,17 @@ impl Archive for Memory {
         Ok(self.read(org, |o| match o.row(&name) {
             Some(Row::Idempotency(_, _, _, done)) => Some(done.clone()),
             _ => None,
+        }))
+    }
+
+    async fn dead_letter(
+        &self,
+        org: &OrgName,
+        id: DeadLetterId,
+    ) -> Result<Option<(DeadLetter, u64)>, Unreadable> {
+        Ok(self.read(org, |o| {
+            let held = o.rows.get(&Key::DeadLetter(id))?;
+            if let Row::DeadLetter(d) = &held.row { Some((d.clone(), held.version)) } else { None }
         }))
     }
 

@@ -5,7 +5,7 @@
 use crate::bridge::outcome::is_an_id;
 use crate::bridge::schedule::{backoff, jittered};
 use crate::bridge::state::{Event, Shown};
-use crate::bridge::{Attempt, Bridge, BridgeState, LeasedAttempt};
+use crate::bridge::{Attempt, BridgeState, LeasedAttempt};
 use crate::change::DeadKind;
 use crate::faults::Fault;
 use crate::gate::exeat::{Bound, ForeignIds};
@@ -14,7 +14,6 @@ use crate::ledger::data::{AttemptData, AttemptOutcome};
 use crate::ledger::{Actor, Code, Data, Dir, OutsideId, SaltedDigest};
 use crate::payload::Payload;
 use crate::reason::ReasonCode;
-use crate::registry::Dedup;
 use crate::task::desk::{Desk, Refusal};
 use crate::task::dispatch::wrong;
 use crate::task::{Held, Hop};
@@ -71,7 +70,7 @@ impl Desk<'_> {
     }
 
     /// Have all attempts of this turn been used?
-    fn attempts_used(&self, id: HopId) -> Result<bool, Refusal> {
+    pub(crate) fn attempts_used(&self, id: HopId) -> Result<bool, Refusal> {
         let bridge = self.bridge(id)?;
         let tried = bridge.attempts.iter().filter(|a| a.turn == bridge.turn).count();
         Ok(tried >= self.ctx.registry.bounds.send_attempts as usize)
@@ -167,7 +166,7 @@ impl Desk<'_> {
     }
 
     /// A message of ours made a task beside the one that its hop has: the agent is asked to stop it.
-    fn disown(&mut self, id: HopId, task: &ForeignTask) -> Result<(), Refusal> {
+    pub(crate) fn disown(&mut self, id: HopId, task: &ForeignTask) -> Result<(), Refusal> {
         if !self.may_stop(id, task)? || !self.bridge_mut(id)?.strays.insert(task.id.clone()) {
             return Ok(());
         }
@@ -238,32 +237,6 @@ impl Desk<'_> {
             self.bury(DeadKind::Send, &hop, code, detail, None);
         }
         self.give_up(id, code, detail)
-    }
-
-    /// Nobody knows whether attempt `n` arrived.
-    pub(crate) fn lost_attempt(&mut self, id: HopId, n: u32) -> Result<(), Refusal> {
-        let now = self.now();
-        let bounds = self.ctx.registry.bounds.clone();
-        self.takes(id, Event::Lost { n, at: now })?;
-        let bridge = self.bridge(id)?.clone();
-        let due = self.unknown_due(&bridge, &bounds);
-        self.bridge_mut(id)?.due_at = Some(due);
-        Ok(())
-    }
-
-    /// When an unknown send is reconsidered: soon where something can be done, else when its grace is over.
-    fn unknown_due(&mut self, bridge: &Bridge, bounds: &crate::registry::Bounds) -> crate::time::Timestamp {
-        let now = self.now();
-        let grace = now + bounds.unknown_grace;
-        let dedups = self
-            .ctx
-            .registry
-            .agent_at(&bridge.agent, bridge.registry_version)
-            .is_some_and(|a| a.terms.dedup == Dedup::MessageId);
-        let soon = dedups || bridge.foreign.is_some();
-        let tried = u32::try_from(bridge.attempts.len()).unwrap_or(u32::MAX).max(1);
-        let due = if soon { now + backoff(tried, bounds.retry_first, bounds.retry_max) } else { grace };
-        bridge.deadline.map_or(due, |d| due.min(d)).min(grace)
     }
 
     /// The lease of an attempt is over and nobody said how it came out.

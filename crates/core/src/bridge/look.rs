@@ -7,13 +7,13 @@ use crate::bridge::schedule::{LAST_LOOK, LOOK_LEASE, LOST_SPAN, RECHECKS, next_l
 use crate::bridge::state::{Event, Shown};
 use crate::bridge::{Bridge, BridgeState, InboxRow, LookLease, PushClaim};
 use crate::change::DeadKind;
-use crate::gate::exeat::{Address, LookFor};
+use crate::gate::exeat::{Address, Bound, LookFor};
 use crate::gate::may_look;
 use crate::id::HopId;
 use crate::ledger::SaltedDigest;
 use crate::payload::Payload;
 use crate::reason::ReasonCode;
-use crate::registry::{CallbackTrust, Dedup};
+use crate::registry::{AgentStatus, CallbackTrust};
 use crate::task::desk::{Desk, Refusal};
 use crate::task::{End, Ending};
 use crate::time::{Span, Timestamp};
@@ -73,26 +73,48 @@ impl Desk<'_> {
     /// Where a look goes, if it may: the pinned entry, the interface that the attempt used.
     pub(crate) fn address(&self, bridge: &Bridge) -> Option<Address> {
         let agent = self.ctx.registry.agent_at(&bridge.agent, bridge.registry_version)?;
-        let interface = bridge.interface.clone()?;
-        may_look(self.ctx.registry, agent).then(|| Address {
-            hop: bridge.hop,
-            agent: agent.clone(),
-            interface,
-        })
+        let at = self.whereabouts(bridge)?;
+        may_look(self.ctx.registry, agent).then(|| Address { hop: bridge.hop, agent: agent.clone(), at })
     }
 
-    fn look_at(&mut self, id: HopId, bridge: &Bridge) -> Result<Wanted, Refusal> {
+    /// The interface of the last attempt that told of one, else what the turn is bound to. An origin alone means that
+    /// the card is asked again: only of an entry that still is as it was signed, and not while an attempt is out that
+    /// will tell.
+    fn whereabouts(&self, bridge: &Bridge) -> Option<Bound> {
+        if let Some(interface) = &bridge.interface {
+            return Some(Bound::Interface(interface.clone()));
+        }
+        let is_signed = || {
+            let now = self.ctx.registry.agent(&bridge.agent);
+            now.is_some_and(|a| a.version == bridge.registry_version && a.status == AgentStatus::Active)
+        };
+        let will_tell = || {
+            use BridgeState as S;
+            matches!(bridge.state, S::Sending { .. } | S::Ready | S::AwaitingApproval)
+        };
+        match &bridge.bound {
+            Bound::Interface(_) => Some(bridge.bound.clone()),
+            Bound::Origin(_) => (!will_tell() && is_signed()).then(|| bridge.bound.clone()),
+        }
+    }
+
+    /// Asks for the foreign task; where none is known, for the tasks of our conversation.
+    pub(crate) fn look_at(&mut self, id: HopId, bridge: &Bridge) -> Result<Wanted, Refusal> {
         if let Some(out) = bridge.look_out(self.now()) {
             self.bridge_mut(id)?.due_at = Some(out.until);
             return Ok(Wanted::Moved);
         }
-        match (self.address(bridge), &bridge.foreign) {
-            (Some(address), Some(f)) => self.lease_look(id, address, LookFor::Task(f.task.clone())),
+        let ask = match &bridge.foreign {
+            Some(f) => LookFor::Task(f.task.clone()),
+            None => LookFor::Context(bridge.context_id),
+        };
+        match self.address(bridge) {
+            Some(address) => self.lease_look(id, address, ask),
             // Halted, off or revoked: nothing may be asked now.
-            _ => {
+            None => {
                 let due = self.now() + self.ctx.registry.bounds.poll_max.min(Span::of_secs(30));
                 let due = bridge.deadline.map_or(due, |d| if d > self.now() { due.min(d) } else { due });
-                self.bridge_mut(id)?.due_at = Some(due);
+                self.bridge_mut(id)?.due_at = Some(self.within_grace(bridge, due));
                 Ok(Wanted::Moved)
             }
         }
@@ -129,43 +151,6 @@ impl Desk<'_> {
         Ok(if fresh { Sight::Fresh } else { Sight::Stale })
     }
 
-    fn unknown_due_now(&mut self, id: HopId, bridge: &Bridge, since: Timestamp) -> Result<Wanted, Refusal> {
-        let now = self.now();
-        if since + self.ctx.registry.bounds.unknown_grace <= now {
-            self.grace_over(id, bridge)?;
-            return Ok(Wanted::Moved);
-        }
-        let agent = self.ctx.registry.agent(&bridge.agent);
-        if agent.is_some_and(|a| a.terms.dedup == Dedup::MessageId) {
-            let tries = bridge.attempts.iter().filter(|a| a.turn == bridge.turn).count();
-            if tries < self.ctx.registry.bounds.send_attempts as usize {
-                self.takes(id, Event::Resend)?;
-                let hop = self.hop(id)?.clone();
-                self.judge_again(id, &hop)?;
-                return Ok(Wanted::Moved);
-            }
-        } else if bridge.foreign.is_some() {
-            return self.look_at(id, bridge);
-        }
-        let grace = since + self.ctx.registry.bounds.unknown_grace;
-        self.bridge_mut(id)?.due_at = Some(bridge.deadline.map_or(grace, |d| d.min(grace)));
-        Ok(Wanted::Moved)
-    }
-
-    fn grace_over(&mut self, id: HopId, bridge: &Bridge) -> Result<(), Refusal> {
-        if bridge.question.is_some() {
-            return self.back_to_question(id, ReasonCode::AnswerUnknown, "");
-        }
-        let hop = self.hop(id)?.clone();
-        // A result that was pushed, and no task to ask for it: it is kept, and isn't believed.
-        let (kind, code) = match bridge.claimed {
-            Some(_) => (DeadKind::Unconfirmed, ReasonCode::Unconfirmed),
-            None => (DeadKind::Unknown, ReasonCode::OutcomeUnknown),
-        };
-        self.bury(kind, &hop, code, "", bridge.claimed);
-        self.give_up(id, code, "")
-    }
-
     /// The deadline has passed.
     pub(crate) fn time_out(&mut self, id: HopId) -> Result<(), Refusal> {
         let hop = self.hop(id)?.clone();
@@ -197,7 +182,8 @@ impl Desk<'_> {
             LookOutcome::Task(task) => self.looked_task(id, task, state)?,
             LookOutcome::NotFound => self.not_found(id)?,
             LookOutcome::Nothing { after, .. } => self.look_later(id, *after)?,
-            LookOutcome::Tasks(_) | LookOutcome::Unsupported => self.look_later(id, None)?,
+            LookOutcome::Tasks(tasks) => self.listed(id, tasks)?,
+            LookOutcome::Unsupported => self.cannot_be_asked(id)?,
         }
         let bridge = self.bridge(id)?;
         if !bridge.state.is_terminal() && bridge.deadline.is_some_and(|d| d <= now) {
@@ -249,13 +235,11 @@ impl Desk<'_> {
         self.give_up(id, ReasonCode::ForeignTaskLost, "")
     }
 
-    fn look_later(&mut self, id: HopId, asked: Option<Span>) -> Result<(), Refusal> {
+    pub(crate) fn look_later(&mut self, id: HopId, asked: Option<Span>) -> Result<(), Refusal> {
         let now = self.now();
         let bridge = self.bridge(id)?.clone();
-        let mut due = next_look(&bridge, &self.ctx.registry.bounds, now, asked, &mut self.ids);
-        if let BridgeState::SendUnknown { since } = bridge.state {
-            due = due.min(since + self.ctx.registry.bounds.unknown_grace);
-        }
+        let due = next_look(&bridge, &self.ctx.registry.bounds, now, asked, &mut self.ids);
+        let due = self.within_grace(&bridge, due);
         if !matches!(
             bridge.state,
             BridgeState::Sending { .. } | BridgeState::Ready | BridgeState::AwaitingApproval
@@ -301,11 +285,7 @@ impl Desk<'_> {
             return Ok(Wanted::Moved);
         }
         let known = bridge.foreign.as_ref().map(|f| f.task.clone());
-        let interface = bridge.interface.clone().or_else(|| match &bridge.bound {
-            crate::gate::exeat::Bound::Interface(i) => Some(i.clone()),
-            crate::gate::exeat::Bound::Origin(_) => None,
-        });
-        let address = self.address(&Bridge { interface, ..bridge });
+        let address = self.address(&bridge);
         match (address, known.or_else(|| newest.foreign_task.clone())) {
             (Some(address), Some(task)) => self.lease_look(id, address, LookFor::Task(task)),
             // Before the send's answer nobody knows where to ask: wait for it.

@@ -83,7 +83,7 @@ impl Desk<'_> {
         }
     }
 
-    fn at_work(&mut self, id: HopId) -> Result<(), Refusal> {
+    pub(crate) fn at_work(&mut self, id: HopId) -> Result<(), Refusal> {
         let now = self.now();
         let moved = self.bridge(id)?.state != BridgeState::Working;
         self.takes(id, Event::Shown(Shown::Working))?;
@@ -243,13 +243,26 @@ impl Desk<'_> {
         let done = End::well(held.clone());
         self.record_outcome(&hop, about, &done, None, Effects::Known);
         self.end_bridge(id, Shown::Completed, None, Ending::Completed)?;
+        self.take_in(id, held, &weighed)
+    }
+
+    /// What follows from the verdict about a result: it is let in, parked, or quarantined.
+    pub(crate) fn take_in(
+        &mut self,
+        id: HopId,
+        held: Held,
+        weighed: &crate::gate::Weighed,
+    ) -> Result<(), Refusal> {
         match weighed.verdict.decision {
-            Decision::Allow => self.end_hop(id, done),
+            Decision::Allow => self.end_hop(id, End::well(held)),
             Decision::Deny => {
-                let why = format!("{}: {}", code_of(&weighed), policies_of(&weighed));
+                let why = format!("{}: {}", code_of(weighed), policies_of(weighed));
                 self.end_hop(id, End::badly(Ending::Denied, ReasonCode::IngressDenied, &why))
             }
             Decision::RequireApproval => {
+                let hop = self.hop(id)?.clone();
+                let edge =
+                    EdgeFacts { dir: Dir::A2aIngress, brought: &held, price: 0, agent: None, from: None };
                 let approval = self.open_approval(&hop, &edge, &weighed.verdict, None, None, None)?;
                 self.hop_mut(id)?.state = HopState::AwaitingIngress { approval };
                 Ok(())

@@ -36,6 +36,9 @@ impl Desk<'_> {
     ) -> Result<(), Refusal> {
         self.judged();
         let hop = self.hop(id)?.clone();
+        if let Some(adopting) = self.adopted(&hop) {
+            return self.adopt(id, &adopting, broken);
+        }
         let Some(agent) = self.ctx.registry.agent(key).cloned() else {
             return self.unknown_agent(&hop, broken.unwrap_or(ReasonCode::UnknownAgent));
         };
@@ -64,7 +67,7 @@ impl Desk<'_> {
         self.end_hop(hop.id, end)
     }
 
-    fn new_bridge(&mut self, hop: &Hop, agent: &AgentEntry, verdict: Verdict) -> Bridge {
+    pub(crate) fn new_bridge(&mut self, hop: &Hop, agent: &AgentEntry, verdict: Verdict) -> Bridge {
         let message_id = MessageId::draw(&mut self.ids);
         let bounds = &self.ctx.registry.bounds;
         Bridge {
@@ -84,6 +87,7 @@ impl Desk<'_> {
             message_ids: vec![message_id],
             context_id: ContextId::draw(&mut self.ids),
             context_refused: false,
+            cannot_list: false,
             foreign: None,
             interface: None,
             bound: Bound::Origin(agent.origin.clone()),

@@ -67,6 +67,17 @@ impl Desk<'_> {
 
     /// Brings a bridge to an end that isn't the agent's: state, money, outcome record, cancel intent.
     pub(crate) fn stop_bridge(&mut self, id: HopId, event: Event, end: &End) -> Result<(), Refusal> {
+        self.stop_bridge_told(id, event, end, None)
+    }
+
+    /// The same, of a bridge about which somebody has told what happened at the agent.
+    pub(crate) fn stop_bridge_told(
+        &mut self,
+        id: HopId,
+        event: Event,
+        end: &End,
+        told: Option<Effects>,
+    ) -> Result<(), Refusal> {
         let now = self.now();
         let bridge = self.bridge_mut(id)?;
         if bridge.state.is_terminal() {
@@ -85,8 +96,12 @@ impl Desk<'_> {
         if let Some(a) = approval {
             self.close_approval(a, ApprovalStatus::Canceled)?;
         }
-        let effects = self.effects_of(id, before)?;
-        let of_turn = if before.is_parked() { Effects::Known } else { self.effects_of_turn(id, before)? };
+        let effects = told.map_or_else(|| self.effects_of(id, before), Ok)?;
+        let of_turn = match told {
+            Some(told) => told,
+            None if before.is_parked() => Effects::Known,
+            None => self.effects_of_turn(id, before)?,
+        };
         self.close_turn(id, None, of_turn)?;
         let hop = self.hop(id)?.clone();
         self.record_outcome(&hop, Dir::A2aEgress, end, None, effects);

@@ -211,15 +211,16 @@ pub enum LookFor {
     Context(ContextId),
 }
 
-/// Where a look goes: the pinned entry and the interface of the attempt.
+/// Where a look goes: the pinned entry, and the interface of the attempt; where no attempt told of one, as after a
+/// crash, the one that the card offers at the origin that the decision was bound to.
 #[derive(Clone, Debug)]
 pub struct Address {
     /// The hop it is for.
     pub hop: HopId,
     /// The entry that the hop pins.
     pub agent: Arc<AgentEntry>,
-    /// The interface that the attempt used.
-    pub interface: Interface,
+    /// The interface, or where to find one.
+    pub at: Bound,
 }
 
 /// A contact that carries no content out, under the edge that allowed it.

@@ -3,7 +3,7 @@
 //! A pure function of the task as it stands. Only steps that the workflow names are ever set out, and only
 //! to where it says: nothing that came from outside picks a destination.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -60,7 +60,7 @@ pub fn start(ctx: Context<'_>, mut ids: Ids, new: NewTask) -> Result<(TaskId, Ch
     let payload_id = PayloadId::draw(&mut ids);
     let sealed = Sealed::new(new.input.bytes(), &mut ids);
     let task = fresh(&ctx, id, payload_id, &sealed, &new)?;
-    let mut desk = Desk::begin(ctx, ids, new.flow, task, (payload_id, sealed));
+    let mut desk = Desk::begin(ctx, ids, new.flow, task, BTreeMap::from([(payload_id, sealed)]));
     desk.advance()?;
     Ok((id, desk.close()))
 }
@@ -97,23 +97,10 @@ fn fresh(
         deadline: limits.into_iter().flatten().min().map(|d| ctx.now + d),
         ended_at: None,
         continues: new.continues,
-        steps: flow.steps.iter().map(|d| pending(&d.name)).collect(),
+        steps: flow.steps.iter().map(|d| Step::pending(&d.name)).collect(),
         hops: Vec::new(),
         due_at: None,
     })
-}
-
-fn pending(name: &StepName) -> Step {
-    Step {
-        name: name.clone(),
-        status: StepStatus::Pending,
-        reason: None,
-        input: None,
-        output: None,
-        started_at: None,
-        ended_at: None,
-        runs: Vec::new(),
-    }
 }
 
 /// A label, raised by what a definition says.

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::approval::{Choice, Counted};
-use crate::bridge::CancelIntent;
 use crate::bridge::look::Wanted;
+use crate::bridge::unknown::Ran;
+use crate::bridge::{Bridge, BridgeState, CancelIntent};
 use crate::change::{ChangeSet, Snapshot};
 use crate::gate::exeat::{Address, LookFor};
 use crate::id::{ApprovalId, HopId, Ids, KeyId, LeaseId, QuestionId};
@@ -91,6 +92,37 @@ pub fn answer(
 ) -> Result<ChangeSet, Refusal> {
     let mut desk = desk(ctx, ids, flow, snapshot);
     desk.answer(question, input, by)?;
+    closed(desk)
+}
+
+/// An operator says what became of a send that nobody answered.
+///
+/// # Errors
+/// [`Refusal::NotUnknown`] unless the hop is in that state.
+#[expect(clippy::too_many_arguments, reason = "a resolution is of what, as what, by whom and why")]
+pub fn resolve(
+    ctx: Context<'_>,
+    ids: Ids,
+    flow: Arc<Workflow>,
+    snapshot: Snapshot,
+    hop: HopId,
+    ran: Ran,
+    by: &KeyId,
+    why: &str,
+) -> Result<ChangeSet, Refusal> {
+    let mut desk = desk(ctx, ids, flow, snapshot);
+    desk.hop(hop)?;
+    let is_unknown = |b: &Bridge| matches!(b.state, BridgeState::SendUnknown { .. });
+    if !desk.bridge(hop).is_ok_and(is_unknown) {
+        return Err(Refusal::NotUnknown);
+    }
+    // The record names no outcome of its own: what is said stands before the reason.
+    let said = if ran == Ran::Yes { "it ran" } else { "it didn't run" };
+    let reason = Some(desk.note(&format!("{said}: {why}")));
+    let target = OutsideId::of(&hop.to_string());
+    let data = OperatorData { act: Act::Resolve, target, reason };
+    desk.record_apart(Some(hop), Actor::key(by), Data::Operator(data));
+    desk.resolve(hop, ran)?;
     closed(desk)
 }
 

@@ -24,6 +24,7 @@ use crate::ledger::{Actor, Data, Dir, Draft, EdgeKey, SaltedDigest};
 use crate::payload::{NotAPayload, Payload, Sealed, Sha256Digest};
 use crate::principal::ApiKey;
 use crate::registry::Registry;
+use crate::task::redo::Adopting;
 use crate::task::{Held, Hop, HopState, Question, Run, Step, Task, TaskStatus};
 use crate::time::Timestamp;
 use crate::walk::Lesson;
@@ -107,6 +108,15 @@ pub enum Refusal {
     /// The approver's decision isn't taken.
     #[error(transparent)]
     NotDecided(#[from] NotDecided),
+    /// The dead letter was decided before.
+    #[error("the dead letter was decided before")]
+    LetterDecided,
+    /// It may have had effects already, and a duplicate isn't accepted.
+    #[error("it may have run already")]
+    DuplicateRisk,
+    /// The hop isn't one whose sending is unknown.
+    #[error("the hop's sending isn't unknown")]
+    NotUnknown,
     /// A request that can't be.
     #[error("{0}")]
     Invalid(String),
@@ -167,6 +177,8 @@ pub struct Desk<'a> {
     payloads: BTreeMap<PayloadId, Sealed>,
     pub(crate) set: ChangeSet,
     judged: bool,
+    /// A result that an operator takes in for a step of a task that begins.
+    pub(crate) adopting: Option<Adopting>,
 }
 
 impl<'a> Desk<'a> {
@@ -192,20 +204,22 @@ impl<'a> Desk<'a> {
             payloads: snapshot.payloads,
             set,
             judged: false,
+            adopting: None,
         }
     }
 
-    /// Opens a desk on a task that isn't there yet. Its input must be [`kept`](Self::keep) by the caller.
+    /// Opens a desk on a task that isn't there yet, with the payloads that it begins with.
     #[must_use]
     pub fn begin(
         ctx: Context<'a>,
         mut ids: Ids,
         flow: Arc<Workflow>,
         task: Task,
-        input: (PayloadId, Sealed),
+        payloads: BTreeMap<PayloadId, Sealed>,
     ) -> Self {
         let mut set = ChangeSet::new(ChangeId::draw(&mut ids), task.org.clone(), ctx.now);
-        set.writes.push(Write { expected: 0, row: Row::Payload(input.0, task.id, input.1.clone()) });
+        let rows = payloads.iter().map(|(id, sealed)| Row::Payload(*id, task.id, sealed.clone()));
+        set.writes.extend(rows.map(|row| Write { expected: 0, row }));
         Self {
             ctx,
             ids,
@@ -217,9 +231,10 @@ impl<'a> Desk<'a> {
             approvals: BTreeMap::new(),
             cancels: BTreeMap::new(),
             inbox: BTreeMap::new(),
-            payloads: BTreeMap::from([input]),
+            payloads,
             set,
             judged: false,
+            adopting: None,
         }
     }
 

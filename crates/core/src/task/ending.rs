@@ -248,6 +248,7 @@ impl Desk<'_> {
             reason: Reason::new(code, detail),
             body,
             at: self.now(),
+            decided: None,
         };
         self.set.writes.push(Write { expected: 0, row: Row::DeadLetter(letter) });
     }

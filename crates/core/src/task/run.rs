@@ -89,16 +89,18 @@ impl Desk<'_> {
     /// Sets a run out, to the step's endpoint or to its fallback.
     pub(crate) fn set_out_run(&mut self, name: &StepName, nth: usize) -> Result<(), Refusal> {
         let def = self.def(name)?;
-        let run = self.run_mut(name, nth)?;
+        let mut run = self.run_mut(name, nth)?.clone();
         run.tries += 1;
+        self.run_adopts(name, &mut run);
+        *self.run_mut(name, nth)? = run.clone();
         let new = NewHop {
             step: def.name.clone(),
             owner: HopOwner::Step { run: nth },
-            to: run.on_fallback.clone().unwrap_or_else(|| def.to.clone()),
+            to: run.on_fallback.unwrap_or_else(|| def.to.clone()),
             depth: 1,
             skill: def.skill.clone(),
             deadline: def.deadline,
-            input: run.input.clone(),
+            input: run.input,
         };
         self.set_out(new).map(|_: HopId| ())
     }
@@ -203,7 +205,8 @@ impl Desk<'_> {
     /// Puts a run back for another try, if the workflow grants one and trying again can't double an effect.
     fn may_try_again(&mut self, name: &StepName, nth: usize, end: &End) -> Result<bool, Refusal> {
         let unsafe_to_repeat = end.reason.as_ref().is_some_and(|r| {
-            matches!(r.code, ReasonCode::OutcomeUnknown | ReasonCode::Tampered | ReasonCode::IngressDenied)
+            use ReasonCode as R;
+            matches!(r.code, R::OutcomeUnknown | R::Unconfirmed | R::Tampered | R::IngressDenied)
         });
         if unsafe_to_repeat || end.ending == Ending::Canceled || self.task.status.is_ended() {
             return Ok(false);

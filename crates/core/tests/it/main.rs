@@ -5,4 +5,6 @@ mod calls;
 mod late;
 mod redelivery;
 mod rig;
+mod scene;
 mod sim;
+mod unknown;

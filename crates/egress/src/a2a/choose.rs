@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use exeat_core::gate::exeat::{Bound, Interface, Parcel};
+use exeat_core::id::OrgName;
 use exeat_core::payload::Sha256Digest;
 use exeat_core::reason::ReasonCode;
 use exeat_core::registry::{AgentEntry, ProtocolPin};
@@ -40,6 +41,9 @@ pub(super) struct Found {
     pub(super) at: String,
 }
 
+/// An interface of a card that fits, and its target; else how the attempt ends.
+type Fitted = Result<(exeat_wire::Interface, Target), Box<SendReport>>;
+
 /// The report of an attempt that stopped before its message was written: nothing will run, whatever we try.
 fn never(code: ReasonCode, detail: impl ToString) -> Box<SendReport> {
     Box::new(SendReport::bare(SendOutcome::Impossible(code), detail.to_string()))
@@ -56,14 +60,57 @@ fn without_card(none: NoCard) -> Box<SendReport> {
 }
 
 impl A2a {
-    /// Fetches the card if the kept one is old and chooses the interface. What doesn't fit a kept card is held
-    /// against a fresh one, once.
+    /// The interface for this parcel, and the way to it.
     pub(super) async fn choose(
         &self,
         parcel: &Parcel,
         not_after: Monotonic,
     ) -> Result<Chosen, Box<SendReport>> {
-        let (org, agent) = (&parcel.attempt.org, &*parcel.agent);
+        let fit = |card: &Card, entry: &Entry| self.fit(card, parcel, entry);
+        self.through_card(&parcel.attempt.org, &parcel.agent, not_after, &fit).await
+    }
+
+    /// The way to the interface that an attempt would choose at this origin.
+    ///
+    /// # Errors
+    /// The code of what stands in the way.
+    pub(super) async fn found_at(
+        &self,
+        org: &OrgName,
+        agent: &AgentEntry,
+        origin: &str,
+        not_after: Monotonic,
+    ) -> Result<Contact, ReasonCode> {
+        let fit = |card: &Card, entry: &Entry| {
+            let (interface, target) =
+                self.pick(card, agent, entry).map_err(|(code, detail)| never(code, detail))?;
+            if origin.parse().ok().as_ref() == Some(target.origin()) {
+                Ok((interface, target))
+            } else {
+                Err(never(
+                    ReasonCode::EndpointNotAllowed,
+                    "the card offers another origin than the one bound",
+                ))
+            }
+        };
+        match self.through_card(org, agent, not_after, &fit).await {
+            Ok(chosen) => Ok(chosen.contact),
+            Err(stopped) => match stopped.outcome {
+                SendOutcome::Impossible(code) | SendOutcome::NotSent(code) => Err(code),
+                _ => Err(ReasonCode::CardInvalid),
+            },
+        }
+    }
+
+    /// Fetches the card if the kept one is old and chooses the interface. What doesn't fit a kept card is held
+    /// against a fresh one, once.
+    async fn through_card(
+        &self,
+        org: &OrgName,
+        agent: &AgentEntry,
+        not_after: Monotonic,
+        fit: &(dyn Fn(&Card, &Entry) -> Fitted + Sync),
+    ) -> Result<Chosen, Box<SendReport>> {
         let entry = entry_of(agent).map_err(|e| never(ReasonCode::EndpointNotAllowed, e))?;
         let credential = self
             .present(org, agent, &entry, &entry.registered)
@@ -80,7 +127,7 @@ impl A2a {
             let within = Duration::from(not_after.left(now));
             let (card, came) = self.cards.card(&key, want, now, within, fetch).await;
             let card: Arc<Card> = card.map_err(without_card)?;
-            match self.fit(&card, parcel, &entry) {
+            match fit(&card, &entry) {
                 Ok((interface, target)) => break (card, interface, target),
                 Err(_) if came == Came::Kept => want = Want::Fresh,
                 Err(misfit) => return Err(misfit),
@@ -99,12 +146,7 @@ impl A2a {
 
     /// The interface of `card` for this parcel: the one that `pick` finds, if the decision was bound to it and the
     /// card has the skill that was judged.
-    fn fit(
-        &self,
-        card: &Card,
-        parcel: &Parcel,
-        entry: &Entry,
-    ) -> Result<(exeat_wire::Interface, Target), Box<SendReport>> {
+    fn fit(&self, card: &Card, parcel: &Parcel, entry: &Entry) -> Fitted {
         let stop = |code, detail: String| {
             let mut report = never(code, detail);
             report.card = Some(card.digest());

@@ -1,6 +1,6 @@
 //! One call to an interface: which dialect, which credential, and the one switch of dialect that is allowed.
 
-use exeat_core::gate::exeat::Address;
+use exeat_core::gate::exeat::{Address, Bound};
 use exeat_core::id::OrgName;
 use exeat_core::payload::Sha256Digest;
 use exeat_core::reason::ReasonCode;
@@ -115,12 +115,22 @@ impl A2a {
         Key { org: org.clone(), agent: agent.key.clone(), version: agent.version, credential }
     }
 
-    /// The way to an interface that an attempt used before, checked against the entry as anew.
+    /// The way to an interface that an attempt used before, checked against the entry as anew; or, where none told of
+    /// it, to the one that the card offers at that origin.
     ///
     /// # Errors
     /// The code of what stands in the way; nothing was contacted.
-    pub(super) async fn contact(&self, org: &OrgName, address: &Address) -> Result<Contact, ReasonCode> {
-        let (agent, interface) = (&*address.agent, &address.interface);
+    pub(super) async fn contact(
+        &self,
+        org: &OrgName,
+        address: &Address,
+        not_after: Monotonic,
+    ) -> Result<Contact, ReasonCode> {
+        let agent = &*address.agent;
+        let interface = match &address.at {
+            Bound::Interface(interface) => interface,
+            Bound::Origin(origin) => return self.found_at(org, agent, origin, not_after).await,
+        };
         let entry = entry_of(agent).map_err(|_| ReasonCode::EndpointNotAllowed)?;
         let cleared = self.connector.platform().clear(&entry, &interface.url);
         let target = cleared.map_err(|_| ReasonCode::EndpointNotAllowed)?;

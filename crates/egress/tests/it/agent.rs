@@ -285,12 +285,16 @@ pub(crate) fn exeat_until(parcel: Parcel, not_after: Monotonic) -> Exeat {
     exeat::pass(AttemptLease::receipted(parcel.attempt.clone()), parcel, not_after).unwrap()
 }
 
-fn address(agent: AgentEntry, interface: Interface) -> Address {
-    Address { hop: HopId::draw(&mut ids()), agent: Arc::new(agent), interface }
+fn address(agent: AgentEntry, at: Bound) -> Address {
+    Address { hop: HopId::draw(&mut ids()), agent: Arc::new(agent), at }
 }
 pub(crate) fn look(agent: AgentEntry, interface: Interface, ask: LookFor) -> Look {
-    exeat::look(Claim::receipted(org(), 1), address(agent, interface), ask, LATER)
+    look_at(agent, Bound::Interface(interface), ask)
+}
+pub(crate) fn look_at(agent: AgentEntry, at: Bound, ask: LookFor) -> Look {
+    exeat::look(Claim::receipted(org(), 1), address(agent, at), ask, LATER)
 }
 pub(crate) fn cancel(agent: AgentEntry, interface: Interface, task: &str) -> CancelPermit {
-    exeat::cancel(Claim::receipted(org(), 1), address(agent, interface), task.to_owned(), LATER)
+    let address = address(agent, Bound::Interface(interface));
+    exeat::cancel(Claim::receipted(org(), 1), address, task.to_owned(), LATER)
 }

@@ -1,13 +1,15 @@
 //! Looks and cancels: contacts that carry no content out.
 
-use exeat_core::gate::exeat::{Interface, LookFor};
+use exeat_core::gate::exeat::{Bound, Interface, LookFor};
 use exeat_core::id::{ContextId, Ids};
 use exeat_core::reason::ReasonCode;
 use exeat_core::time::{Span, Timestamp};
 use exeat_core::transport::{CancelOutcome, ForeignState, LookOutcome, Transport as _};
 use serde_json::{Value, json};
 
-use crate::agent::{Agent, World, bearer, cancel, card_1_0, interface, look, rpc_error, rpc_ok, status};
+use crate::agent::{
+    Agent, World, bearer, cancel, card_1_0, interface, look, look_at, rpc_error, rpc_ok, status,
+};
 use crate::peers::Peer;
 
 fn agent(say: impl Fn(&Value) -> String + Send + Sync + 'static) -> Agent {
@@ -114,6 +116,26 @@ async fn a_listing_keeps_only_what_names_our_conversation_on_every_page() {
     let LookOutcome::Tasks(found) = look_for(&agent, LookFor::Context(ours())).await else { panic!() };
     assert_eq!(found.iter().map(|t| t.id.as_str()).collect::<Vec<_>>(), ["t1", "t2"]);
     assert_eq!(agent.calls().len(), 2);
+}
+
+/// After a crash no attempt has told of an interface.
+#[tokio::test]
+async fn a_look_without_an_interface_goes_where_the_card_at_the_bound_origin_leads_and_nowhere_else() {
+    let agent = agent(|_| rpc_ok(&task("t1", "working")));
+    let world = World::new();
+    let at = |origin: &str| look_at(agent.entry(), Bound::Origin(origin.to_owned()), t1());
+    assert!(matches!(world.a2a.look(at(&agent.base())).await, LookOutcome::Task(_)));
+    assert!(matches!(world.a2a.look(at(&agent.base())).await, LookOutcome::Task(_)));
+    assert_eq!((agent.calls().len(), agent.gets().len()), (2, 1), "the card is kept");
+    let nothing = LookOutcome::Nothing { code: ReasonCode::EndpointNotAllowed, after: None };
+    assert_eq!(world.a2a.look(at("http://127.0.0.1:9")).await, nothing);
+    assert_eq!(agent.calls().len(), 2);
+    let mut entry = agent.entry();
+    entry.posture.credential = bearer();
+    *world.secret.lock().unwrap() = None;
+    let ask = look_at(entry, Bound::Origin(agent.base()), t1());
+    let nothing = LookOutcome::Nothing { code: ReasonCode::CredentialUnavailable, after: None };
+    assert_eq!(world.a2a.look(ask).await, nothing);
 }
 
 #[tokio::test]

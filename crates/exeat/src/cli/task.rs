@@ -23,6 +23,7 @@ pub(crate) enum Task {
     Watch(Watch),
     Cancel(Cancel),
     Answer(Answer),
+    Resolve(Resolve),
 }
 
 /// List tasks, newest first
@@ -110,6 +111,29 @@ pub(crate) struct Answer {
     question: Option<String>,
 }
 
+/// Say what became of a send that nobody answered
+#[derive(Debug, Args)]
+#[command(after_help = "\
+yes: it ran, and the hop fails with its outcome unknown; an answer counts as arrived.
+no: it never ran and won't, and it is sent again as long as attempts are left.
+
+Example:
+  exeat task resolve 0197f3a0-0000-7000-8000-000000000001 --ran no --reason 'not in their log'")]
+pub(crate) struct Resolve {
+    /// The task
+    #[arg(value_name = "TASK")]
+    id: TaskId,
+    /// Did the agent act on it?
+    #[arg(long, value_name = "yes|no", value_parser = ["yes", "no"])]
+    ran: String,
+    /// How you know; recorded
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+    /// Which hop, if several are unknown
+    #[arg(long, value_name = "ID")]
+    hop: Option<String>,
+}
+
 impl Task {
     pub(crate) async fn run(self, session: &Session) -> Result<Exit, Failure> {
         match self {
@@ -128,6 +152,7 @@ impl Task {
                 Ok(Exit::Done)
             }
             Self::Answer(args) => args.run(session).await,
+            Self::Resolve(args) => args.run(session).await,
         }
     }
 }
@@ -235,6 +260,42 @@ impl Answer {
         let answer = session.client.json(&Call::post(&["tasks", &id, "answer"], &body)).await?;
         session.show.result(&answer, |_| format!("answered {question}"))?;
         Ok(Exit::Done)
+    }
+}
+
+impl Resolve {
+    async fn run(self, session: &Session) -> Result<Exit, Failure> {
+        let id = self.id.to_string();
+        let hop = match self.hop {
+            Some(hop) => hop,
+            None => {
+                let t = session.client.json(&Call::get(&["tasks", &id])).await?;
+                the_unknown_hop(&t)?
+            }
+        };
+        let body = json!({ "hop_id": hop, "ran": self.ran, "reason": self.reason });
+        let answer = session.client.json(&Call::post(&["tasks", &id, "resolve"], &body)).await?;
+        session.show.result(&answer, |_| format!("resolved {hop}"))?;
+        Ok(Exit::Done)
+    }
+}
+
+/// The one hop of a task whose sending is unknown.
+fn the_unknown_hop(t: &Value) -> Result<String, Failure> {
+    let list = |v: &Value, m: &str| v.get(m).and_then(Value::as_array).cloned().unwrap_or_default();
+    let hops = list(t, "steps").into_iter().flat_map(|s| list(&s, "hops"));
+    let text = |h: &Value, m: &str| h.get(m).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let ids: Vec<String> =
+        hops.filter(|h| text(h, "state") == "send_unknown").map(|h| text(&h, "hop_id")).collect();
+    match ids.as_slice() {
+        [one] => Ok(one.clone()),
+        [] => {
+            let problem = Problem::new("hop_not_unknown", "no hop of the task is in send_unknown")
+                .next(format!("exeat task show {}", task::id(t)));
+            Err(Failure::of(Exit::Refused, problem.about_task(task::id(t))))
+        }
+        many => Err(Failure::usage(format!("{} hops are unknown: {}", many.len(), many.join(", ")))
+            .next("say which with --hop ID")),
     }
 }
 

@@ -118,7 +118,8 @@ fn what_is_not_meant_does_not_parse() {
         "worker --role writer --concurrency 0 -- cmd",
         "worker --role writer cmd",
         "policy explain x",
-        "dlq list",
+        "dlq retry ID --adopt --accept-duplicate",
+        "task resolve ID --ran maybe --reason T",
         "doctor",
         "cost show",
     ] {

@@ -3,6 +3,7 @@
 
 mod approvals;
 mod chain;
+mod dead_letters;
 mod doors;
 mod first_steps;
 mod foreign_peers;
@@ -13,3 +14,4 @@ mod push_and_sweep;
 mod rig;
 mod says;
 mod turns;
+mod unknown;

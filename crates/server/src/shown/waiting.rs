@@ -190,7 +190,11 @@ fn foreign_of<'a>(h: &'a Hop, b: &'a Bridge, registry: &Registry) -> Option<Wait
         BridgeState::SendUnknown { .. } => (
             "agent",
             h.id.to_string(),
-            format!("Nobody knows whether it arrived: ask the owner of {}; Exeat keeps looking.", h.to),
+            format!(
+                "Nobody knows whether it arrived: ask the owner of {}; Exeat keeps looking. Whoever knows says so: \
+                 `exeat task resolve {} --ran yes|no --reason TEXT`",
+                h.to, b.task
+            ),
         ),
         _ => ("agent", h.id.to_string(), format!("`exeat task cancel {}` stops waiting for it.", b.task)),
     };

@@ -67,12 +67,7 @@ pub(crate) async fn start(
     once: Idempotent,
     body: Body<Wanted>,
 ) -> Result<Response, Problem> {
-    if !app.settings.switches.coordinator {
-        return Err(Problem::new(Code::CoordinatorOff, "This server's coordinator is switched off."));
-    }
-    if app.runtime.stopping().is_cancelled() {
-        return Err(Problem::new(Code::ShuttingDown, "The server is shutting down.").retry_after(1));
-    }
+    takes_tasks(&app)?;
     let wait = preferred_wait(&headers);
     let once = match once.begin(&app, &caller, body.digest).await? {
         Turn::Run(once) => once,
@@ -93,7 +88,21 @@ pub(crate) async fn start(
     Ok(waited(response, wait))
 }
 
-fn locate(response: &mut Response, id: TaskId) {
+/// Does this server begin tasks now?
+///
+/// # Errors
+/// 503 if it is switched off or about to stop.
+pub(crate) fn takes_tasks(app: &App) -> Result<(), Problem> {
+    if !app.settings.switches.coordinator {
+        return Err(Problem::new(Code::CoordinatorOff, "This server's coordinator is switched off."));
+    }
+    if app.runtime.stopping().is_cancelled() {
+        return Err(Problem::new(Code::ShuttingDown, "The server is shutting down.").retry_after(1));
+    }
+    Ok(())
+}
+
+pub(crate) fn locate(response: &mut Response, id: TaskId) {
     if let Ok(location) = HeaderValue::try_from(format!("/api/v1/tasks/{id}")) {
         response.headers_mut().insert(LOCATION, location);
     }
@@ -101,7 +110,7 @@ fn locate(response: &mut Response, id: TaskId) {
 
 /// The same request again: the same answer, or for one that waits the task as it stands after the wait, as
 /// the first would have got it.
-async fn replayed(
+pub(crate) async fn replayed(
     app: &App,
     caller: &Caller,
     answer: Response,

@@ -5,7 +5,7 @@ use exeat_core::approval::Approval;
 use exeat_core::change::{DeadLetter, Done, Key, WorkflowRow};
 use exeat_core::cost::{Account, Balance};
 use exeat_core::endpoint::Endpoint;
-use exeat_core::id::{KeyId, OrgName, PayloadId, TaskId, WorkflowName};
+use exeat_core::id::{DeadLetterId, KeyId, OrgName, PayloadId, TaskId, WorkflowName};
 use exeat_core::ledger::chain::Head;
 use exeat_core::ledger::data::ApprovalStatus;
 use exeat_core::payload::Sealed;
@@ -179,6 +179,18 @@ impl Archive for Sqlite {
         let query = sqlx::query(sql::DONE).bind(org.as_str()).bind(by.as_str()).bind(route).bind(key);
         let row = self.maybe(query).await?;
         row.map(|row| doc("idempotency", key, get(&row, "idempotency", key, 1)?)).transpose()
+    }
+
+    async fn dead_letter(
+        &self,
+        org: &OrgName,
+        id: DeadLetterId,
+    ) -> Result<Option<(DeadLetter, u64)>, Unreadable> {
+        let key = id.to_string();
+        let row = self.maybe(sqlx::query(sql::DEAD_LETTER).bind(org.as_str()).bind(&key)).await?;
+        let Some(row) = row else { return Ok(None) };
+        let version = count(&row, "dead_letter", &key, 1)?;
+        Ok(Some((doc("dead_letter", &key, get(&row, "dead_letter", &key, 0)?)?, version)))
     }
 
     async fn dead_letters(

@@ -393,6 +393,7 @@ pub(super) const APPROVALS: &str = "
     SELECT id, doc FROM approval WHERE org_id = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3";
 pub(super) const APPROVALS_BY_STATUS: &str = "
     SELECT id, doc FROM approval INDEXED BY approval_status WHERE org_id = ?1 AND status = ?4 AND id < ?2 ORDER BY id DESC LIMIT ?3";
+pub(super) const DEAD_LETTER: &str = "SELECT doc, version FROM dead_letter WHERE org_id = ?1 AND id = ?2";
 pub(super) const DEAD_LETTERS: &str = "
     SELECT id, doc FROM dead_letter WHERE org_id = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3";
 

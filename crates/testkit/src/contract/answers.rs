@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use exeat_core::approval::Approval;
 use exeat_core::bridge::{Bridge, CancelIntent, InboxRow, Unread};
-use exeat_core::change::{Key, Row};
+use exeat_core::change::{DeadLetter, Decided, Key, Refused, Row, Write};
 use exeat_core::cost::{Account, Budget, Period, Scope, close, reserve};
 use exeat_core::envelope::{Envelope, EnvelopeState};
-use exeat_core::ledger::data::ApprovalStatus;
+use exeat_core::ledger::data::{Act, ApprovalStatus};
 use exeat_core::ports::{CostBy, Find, Page, TaskFilter};
 use exeat_core::registry::{EgressMode, RoleEntry};
 use exeat_core::task::{Ending, Task, TaskStatus};
@@ -433,6 +433,26 @@ pub async fn approvals_and_dead_letters_come_in_pages<B: Bench>() {
     assert_eq!(first, letters[..2]);
     let rest = Page { after: next, limit: 2 };
     assert_eq!(record.dead_letters(&org(), &rest).await.unwrap(), (letters[2..].to_vec(), None));
+}
+
+/// A letter that was decided can't be decided again on what was read before.
+pub async fn a_dead_letter_is_decided_once<B: Bench>() {
+    let (_bench, record, mut m) = open::<B>().await;
+    let task = m.task();
+    let letter = m.dead_letter(task.id);
+    assert_eq!(record.dead_letter(&org(), letter.id).await.unwrap(), None);
+    store(&*record, &mut m, [Row::Task(task), Row::DeadLetter(letter.clone())]).await;
+    assert_eq!(record.dead_letter(&org(), letter.id).await.unwrap(), Some((letter.clone(), 1)));
+    let decided = Decided { act: Act::Discard, by: "ann".parse().unwrap(), at: m.at, task: None };
+    let decided = DeadLetter { decided: Some(decided), ..letter };
+    for again in [false, true] {
+        let mut set = m.set();
+        set.writes.push(Write { expected: 1, row: Row::DeadLetter(decided.clone()) });
+        let refused = record.commit(set).await.err().is_some_and(|e| matches!(e, Refused::Conflict(_)));
+        assert_eq!(refused, again);
+        let held = record.dead_letter(&org(), decided.id).await.unwrap();
+        assert_eq!(held, Some((decided.clone(), 2)));
+    }
 }
 
 /// A watcher goes on where it left off.

@@ -173,6 +173,7 @@ impl Maker {
             message_ids: vec![message_id],
             context_id: ContextId::draw(&mut self.ids),
             context_refused: false,
+            cannot_list: false,
             foreign: Some(ForeignIds { task: format!("theirs-{hop}"), context: None }),
             interface: None,
             bound: Bound::Origin("https://auditor.example".to_owned()),
@@ -347,6 +348,7 @@ impl Maker {
             reason: ReasonCode::Deadline.into(),
             body: None,
             at: self.at,
+            decided: None,
         }
     }
 

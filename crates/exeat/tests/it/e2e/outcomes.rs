@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::e2e::rig::{Gateway, Stub, ending, hop, http, until};
+use crate::e2e::rig::{Gateway, Stub, ending, hop, until};
 
 /// Looks, pauses and graces are short, so that what takes an hour in life takes a second here.
-const HASTY: &[(&str, &str)] = &[
+pub(crate) const HASTY: &[(&str, &str)] = &[
     ("EXEAT_HOP_POLL_FIRST", "100ms"),
     ("EXEAT_HOP_POLL_MAX", "200ms"),
     ("EXEAT_HOP_RETRY_FIRST", "100ms"),
@@ -66,47 +66,6 @@ fn each_ending_has_its_status_and_its_reason() {
     let ids = stub.seen()["message_ids"].as_object().unwrap().clone();
     assert!(ids.values().all(|n| n == 1), "{ids:?}");
     gateway.records();
-}
-
-#[test]
-fn a_send_that_nobody_answered_is_not_sent_again_and_the_callback_binds_it() {
-    let stub = Stub::start(&[]);
-    let gateway = Gateway::to(&stub.url, &[], &[]);
-    let id = gateway.begin(&["!drop 1; later 2s\nhello"]);
-    let unknown = gateway.task_when(&id, "the send is unknown", |t| {
-        t["steps"][0]["hops"][0]["attempts"][0]["outcome"] == "ambiguous"
-    });
-    assert_eq!(unknown["status"], "running");
-    let done = gateway.ended(&id);
-    assert_eq!((ending(&done).0, &done["output"]["text"]), ("completed".into(), &json!("hello")));
-    assert!(hop(&done)["foreign_task_id"].is_string(), "{done}");
-    let seen = stub.seen();
-    assert_eq!(seen["message_ids"].as_object().unwrap().len(), 1, "{seen}");
-    assert_eq!(seen["sends"], 1);
-    gateway.records();
-}
-
-#[test]
-fn a_send_that_stays_unknown_fails_with_effects_possible_and_leaves_a_dead_letter() {
-    let stub = Stub::start(&[]);
-    let gateway = Gateway::to(&stub.url, HASTY, &[]);
-    let (code, told) = gateway.delegate(&["!drop 1; push none\nhello"]);
-    assert_eq!((code, ending(&told)), (1, ("failed".into(), "outcome_unknown".into())));
-    let outcomes: Vec<Value> = gateway.records().into_iter().filter(|r| r["kind"] == "outcome").collect();
-    assert_eq!(outcomes[0]["data"]["effects"], "possible", "{outcomes:?}");
-    let letters = http(&gateway.url, "GET", "/api/v1/dead-letters", &gateway.admin_key(), &[], "").body;
-    assert_eq!(letters["items"][0]["kind"], "unknown", "{letters}");
-    assert_eq!(stub.seen()["sends"], 1);
-}
-
-#[test]
-fn an_agent_that_knows_a_message_again_is_sent_it_again() {
-    let stub = Stub::start(&["--dedup", "on"]);
-    let gateway = Gateway::to(&stub.url, HASTY, &["--dedup", "message_id"]);
-    let (code, told) = gateway.delegate(&["!drop 1; push none\nhello"]);
-    assert_eq!((code, &told["output"]["text"]), (0, &json!("hello")), "{told}");
-    let seen = stub.seen();
-    assert_eq!((&seen["sends"], seen["message_ids"].as_object().unwrap().len()), (&json!(2), 1), "{seen}");
 }
 
 #[test]

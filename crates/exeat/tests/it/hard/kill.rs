@@ -201,6 +201,25 @@ fn a_server_killed_at_any_moment_loses_nothing_and_does_nothing_twice() {
     );
 }
 
+#[test]
+fn what_was_out_when_the_server_was_killed_is_found_again_and_not_sent_again() {
+    let stub = Stub::start(&[]);
+    let bounds = [("EXEAT_HOP_SEND_TIMEOUT", "1s"), ("EXEAT_HOP_UNKNOWN_GRACE", "20s")];
+    let mut gateway = Gateway::with_agent(&bounds, "old", &stub.url, &[]);
+    let id = gateway.begin(&json!({"to": "agent:old", "input": "!block 1h; push none\nhello"}));
+    until("the agent has it", Duration::from_secs(30), || (works(&stub.seen()).len() == 1).then_some(()));
+    gateway.kill();
+    gateway.start();
+    let task = gateway.ended(&id);
+    assert_eq!(
+        (&task["status"], &task["output"]["text"]),
+        (&json!("completed"), &json!("hello")),
+        "{task:#}"
+    );
+    assert_eq!(stub.seen()["sends"], 1);
+    gateway.is_well();
+}
+
 /// The pieces of work that an agent began, by message id.
 fn works(seen: &Value) -> BTreeMap<String, u64> {
     let ids = seen["message_ids"].as_object().unwrap();
