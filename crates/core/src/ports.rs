@@ -7,7 +7,9 @@ use serde_json::Value;
 
 use crate::approval::Approval;
 use crate::bridge::Doorway;
-use crate::change::{ChangeSet, DeadLetter, Done, DueKind, Key, Receipt, Refused, Snapshot, WorkflowRow};
+use crate::change::{
+    ChangeSet, DeadLetter, Done, DueKind, Key, PolicyRow, Receipt, Refused, Snapshot, WorkflowRow,
+};
 use crate::cost::{Account, Balance};
 use crate::endpoint::Endpoint;
 use crate::gate::exeat::Claim;
@@ -237,6 +239,8 @@ pub trait Archive: Send + Sync {
         name: &WorkflowName,
         version: Option<u32>,
     ) -> Result<Option<WorkflowRow>, Unreadable>;
+    /// One version of the org's policy, in force or not.
+    async fn policy(&self, org: &OrgName, version: u32) -> Result<Option<PolicyRow>, Unreadable>;
     /// All API keys of an org, oldest first.
     async fn api_keys(&self, org: &OrgName) -> Result<Vec<(ApiKey, u64)>, Unreadable>;
     /// An API key by its public half, whatever its org.
@@ -267,6 +271,8 @@ pub trait Archive: Send + Sync {
     async fn open_hops(&self, org: &OrgName) -> Result<u64, Unreadable>;
     /// What stands on an account.
     async fn balance(&self, org: &OrgName, account: &Account) -> Result<Balance, Unreadable>;
+    /// When the last of all callback tokens expires that attempts were given.
+    async fn last_callback(&self, org: &OrgName) -> Result<Option<Timestamp>, Unreadable>;
     /// A payload, if it wasn't erased.
     async fn payload(&self, org: &OrgName, id: PayloadId) -> Result<Option<Sealed>, Unreadable>;
     /// A text beside the ledger, by its salted digest.

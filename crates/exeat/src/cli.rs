@@ -7,6 +7,7 @@
 mod agent;
 mod approval;
 mod audit;
+mod cost;
 mod dry_run;
 mod follow;
 mod given;
@@ -14,6 +15,7 @@ mod govern;
 mod hand_out;
 mod keys;
 mod policy;
+mod probe;
 mod session;
 mod task;
 mod workflow;
@@ -47,9 +49,10 @@ Govern:
   agent       Register foreign agents, sign off their posture
   egress      Let hops out, or nothing
   approval    Decide on what waits for a person
-  policy      Check and push the org's policy
+  policy      Check, push and explain the org's policy
   role        What a role may see, and whom it may ask
   budget      Limit what an org, agent or workflow may cost
+  cost        What was spent, and on what
   audit       Read, export and verify the ledger
 
 Operate:
@@ -138,6 +141,8 @@ enum Command {
     #[command(subcommand)]
     Budget(govern::Budget),
     #[command(subcommand)]
+    Cost(cost::Cost),
+    #[command(subcommand)]
     Audit(audit::Audit),
     Serve(crate::serve::ServeArgs),
     #[command(subcommand)]
@@ -219,6 +224,7 @@ async fn dispatch(cli: Cli, show: &Show) -> Result<Exit, Failure> {
         Command::Policy(args) => args.run(&session()?).await,
         Command::Role(args) => args.run(&session()?).await,
         Command::Budget(args) => args.run(&session()?).await,
+        Command::Cost(args) => args.run(&session()?).await,
         // It may need no server, and then no key either.
         Command::Audit(args) => args.run(show, session).await,
         Command::Key(args) => args.run(&session()?).await,

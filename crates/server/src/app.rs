@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use exeat_core::id::OrgName;
-use exeat_core::key::{Ring, Root};
+use exeat_core::key::Root;
 use exeat_core::ledger::LedgerKey;
 use exeat_core::ports::Archive;
 use exeat_core::registry::{Bounds, EgressMode};
 use exeat_core::time::Span;
+use exeat_core::transport::Prober;
 use exeat_core::walk::Ports;
 
 use crate::idempotency::InFlight;
+use crate::keyring::Keyring;
 use crate::runtime::Runtime;
 
 /// What is switched on, from configuration.
@@ -63,12 +65,14 @@ pub struct App {
     pub ports: Ports,
     /// What doors ask.
     pub archive: Arc<dyn Archive>,
+    /// Looks at agents for operators.
+    pub prober: Arc<dyn Prober>,
     /// Runs acts and loops.
     pub runtime: Arc<Runtime>,
     /// Settings.
     pub settings: Settings,
-    /// Derived keys by kid: callbacks, cursors.
-    pub ring: Arc<Ring>,
+    /// Derived keys by kid.
+    pub keyring: Arc<Keyring>,
     /// The root of the derived keys.
     pub root: Root,
     /// Signs heads.

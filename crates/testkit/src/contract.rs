@@ -137,6 +137,7 @@ macro_rules! store_contract {
             notes_settings_and_checkpoints_are_kept,
             api_keys_are_found_by_their_public_half,
             workflows_show_their_newest_version,
+            each_version_of_the_policy_stays,
             tasks_come_newest_first_in_pages_and_filtered,
             approvals_and_dead_letters_come_in_pages,
             events_are_read_after_a_number,

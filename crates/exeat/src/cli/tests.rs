@@ -22,6 +22,8 @@ fn every_line_of_the_contract_parses() {
         "agent sign k1",
         "agent list",
         "agent show k1",
+        "agent probe k1",
+        "agent probe k1 --reason r",
         "agent disable k1",
         "agent enable k1 --reason r",
         "agent revoke k1",
@@ -63,8 +65,11 @@ fn every_line_of_the_contract_parses() {
         "role show n",
         "budget set org 5 --period day",
         "budget set agent:a 5",
+        "cost show",
+        "cost show --by day --from 2026-01-01 --to 2026-01-02T00:00:00Z",
         "policy check F",
         "policy push F",
+        "policy explain ID",
         "audit list --task ID",
         "audit verify",
         "audit verify --file F --key PEM",
@@ -73,6 +78,7 @@ fn every_line_of_the_contract_parses() {
         "key create --name n --scope requester --scope viewer --approver-role ops --worker-role w",
         "key list",
         "key revoke abc",
+        "key rotate-callback",
         "org create acme",
         "worker --role writer --text -- tr a-z A-Z",
         "worker --role writer --concurrency 4 --timeout 10m -- cmd --flag",
@@ -120,7 +126,8 @@ fn what_is_not_meant_does_not_parse() {
         "policy explain x",
         "dlq list",
         "doctor",
-        "cost show",
+        "cost show --by hop",
+        "cost show --from yesterday",
     ] {
         assert!(parse(&line.replace("ID", ID)).is_err(), "{line}");
     }

@@ -9,6 +9,7 @@ mod foreign_peers;
 mod lists;
 mod nothing_leaves;
 mod outcomes;
+mod probes;
 mod push_and_sweep;
 mod rig;
 mod says;

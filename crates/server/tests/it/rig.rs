@@ -12,7 +12,7 @@ use axum::body::Body;
 use exeat_core::change::{ChangeSet, PolicyRow, Row, WorkflowRow, Write};
 use exeat_core::gate::exeat::{CancelPermit, Exeat, Interface, Look, Parcel};
 use exeat_core::id::{ChangeId, Ids, OrgName};
-use exeat_core::key::{KeyState, Kid, Purpose, Ring, Root, derive};
+use exeat_core::key::{CALLBACK_KEYS, CallbackKey, KeyState, Kid, Purpose, Ring, Root, derive};
 use exeat_core::label::Levels;
 use exeat_core::ledger::LedgerKey;
 use exeat_core::payload::{Payload, Sha256Digest};
@@ -29,6 +29,7 @@ use exeat_core::transport::{
 use exeat_core::walk::Ports;
 use exeat_core::workflow::Workflow;
 use exeat_server::app::{App, Settings, Switches};
+use exeat_server::keyring::Keyring;
 use exeat_server::runtime::Runtime;
 use exeat_server::{auth, judges};
 use exeat_testkit::memory::Memory;
@@ -227,12 +228,13 @@ impl Rig {
         let root = Root::of(Zeroizing::new([7; 32]));
         let mut ring = Ring::new();
         let mut ids = Ids::new(Timestamp::EPOCH, [9; 32]);
-        for name in ["main", "other"] {
+        let own = Kid::draw(&mut ids);
+        for (name, kid) in [("main", own), ("other", Kid::draw(&mut ids))] {
             let of: OrgName = name.parse().unwrap();
             let key = derive(&root, Purpose::Callback, Some(&of), 1);
-            ring.insert(Kid::draw(&mut ids), of, Purpose::Callback, KeyState::Active, key);
+            ring.insert(kid, of, Purpose::Callback, KeyState::Active, key);
         }
-        let ring = Arc::new(ring);
+        let keyring = Arc::new(Keyring::new(ring));
         let runtime = Runtime::new(Span::of_secs(30));
         let peer = Arc::new(Scripted::default());
         let public_url = "https://exeat.example".to_owned();
@@ -242,7 +244,7 @@ impl Rig {
             governors: Arc::new(judges::Policies::default()),
             schemas: Arc::new(judges::JsonSchemas::default()),
             flows: Arc::new(judges::Workflows::default()),
-            door: Arc::new(judges::CallbackDoor::new(Arc::clone(&ring), public_url.clone())),
+            door: Arc::new(judges::CallbackDoor::new(Arc::clone(&keyring), public_url.clone())),
             rooms: runtime.bulkheads(),
             bus: Arc::new(exeat_bus::Local::new()),
             clock: clock.clone(),
@@ -273,9 +275,10 @@ impl Rig {
         let app = Arc::new(App {
             ports: ports.clone(),
             archive: Arc::new(store.clone()),
+            prober: Arc::new(crate::admin_rig::Scout::default()),
             runtime: Arc::clone(&runtime),
             settings,
-            ring,
+            keyring,
             root,
             ledger_key: LedgerKey::of_seed(&[3; 32]),
             in_flight: exeat_server::idempotency::InFlight::default(),
@@ -294,6 +297,8 @@ impl Rig {
             second: String::new(),
             worker: String::new(),
         };
+        let listed = CallbackKey { kid: own, epoch: 1, state: KeyState::Active, retires_at: None };
+        rig.write(0, Row::Setting(CALLBACK_KEYS.to_owned(), json!([listed]))).await;
         rig.seed().await;
         rig
     }

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use exeat_core::approval::Approval;
-use exeat_core::change::{DeadLetter, Done, Key, WorkflowRow};
+use exeat_core::change::{DeadLetter, Done, Key, PolicyRow, WorkflowRow};
 use exeat_core::cost::{Account, Balance};
 use exeat_core::endpoint::Endpoint;
 use exeat_core::id::{KeyId, OrgName, PayloadId, TaskId, WorkflowName};
@@ -160,6 +160,15 @@ impl Archive for Sqlite {
         self.maybe(query.bind(version.map(i64::from))).await?.as_ref().map(workflow).transpose()
     }
 
+    async fn policy(&self, org: &OrgName, version: u32) -> Result<Option<PolicyRow>, Unreadable> {
+        let row = self.maybe(sqlx::query(sql::POLICY).bind(org.as_str()).bind(i64::from(version))).await?;
+        let key = version.to_string();
+        row.map(|row| {
+            keyed("policy", &key, get(&row, "policy", &key, 0)?, |p: &PolicyRow| p.version.to_string())
+        })
+        .transpose()
+    }
+
     async fn api_keys(&self, org: &OrgName) -> Result<Vec<(ApiKey, u64)>, Unreadable> {
         self.all(sqlx::query(sql::API_KEYS).bind(org.as_str())).await?.iter().map(api_key).collect()
     }
@@ -220,6 +229,12 @@ impl Archive for Sqlite {
             reserved_microusd: count(&row, "account", &scope, 0)?,
             settled_microusd: count(&row, "account", &scope, 1)?,
         })
+    }
+
+    async fn last_callback(&self, org: &OrgName) -> Result<Option<Timestamp>, Unreadable> {
+        let row = self.maybe(sqlx::query(sql::LAST_CALLBACK).bind(org.as_str())).await?;
+        let until = row.map(|row| get::<Option<i64>>(&row, "callback_route", "?", 0)).transpose()?;
+        Ok(until.flatten().map(Timestamp::of_micros))
     }
 
     async fn payload(&self, org: &OrgName, id: PayloadId) -> Result<Option<Sealed>, Unreadable> {

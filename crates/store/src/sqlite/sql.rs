@@ -405,6 +405,8 @@ pub(super) const WORKFLOWS: &str = "
 pub(super) const WORKFLOW: &str = "
     SELECT name, doc FROM workflow WHERE org_id = ?1 AND name = ?2 AND (?3 IS NULL OR workflow_version = ?3)
     ORDER BY workflow_version DESC LIMIT 1";
+pub(super) const POLICY: &str = "
+    SELECT doc FROM policy WHERE org_id = ?1 AND policy_version = ?2";
 pub(super) const API_KEYS: &str = "
     SELECT id, doc, version FROM api_key WHERE org_id = ?1 ORDER BY created_at, id";
 pub(super) const API_KEY: &str = "SELECT id, doc, version FROM api_key WHERE org_id = ?1 AND id = ?2";
@@ -416,6 +418,7 @@ pub(super) const OPEN_HOPS: &str = "
         AND status IN ('awaiting_approval', 'ready', 'sending', 'send_unknown', 'working', 'input_required', 'auth_required')";
 pub(super) const BALANCE: &str = "
     SELECT reserved_microusd, settled_microusd FROM account WHERE org_id = ?1 AND scope = ?2 AND since = ?3";
+pub(super) const LAST_CALLBACK: &str = "SELECT max(until) FROM callback_route WHERE org_id = ?1";
 pub(super) const PAYLOAD: &str = "SELECT salt, bytes FROM payload WHERE org_id = ?1 AND id = ?2";
 pub(super) const NOTE: &str = "SELECT text FROM note WHERE org_id = ?1 AND digest = ?2";
 pub(super) const HEAD: &str = "SELECT size, hash FROM ledger_head WHERE org_id = ?1";
