@@ -8,6 +8,7 @@ mod agent;
 mod approval;
 mod audit;
 mod cost;
+mod doctor;
 mod dry_run;
 mod follow;
 mod given;
@@ -57,6 +58,7 @@ Govern:
 
 Operate:
   serve       Start the gateway
+  doctor      Look for what stands in the way of work
   key         API keys
   org         Tenants
   demo        See the whole of it on this machine in a minute
@@ -145,6 +147,7 @@ enum Command {
     #[command(subcommand)]
     Audit(audit::Audit),
     Serve(crate::serve::ServeArgs),
+    Doctor(doctor::Doctor),
     #[command(subcommand)]
     Key(keys::Key),
     #[command(subcommand)]
@@ -200,6 +203,7 @@ async fn dispatch(cli: Cli, show: &Show) -> Result<Exit, Failure> {
     let session =
         || Session::new(show.clone(), Access { url, key, ca: ca.filter(|p| !p.as_os_str().is_empty()) });
     match cli.command {
+        Command::Doctor(args) => args.run(&session()?).await,
         Command::Serve(args) => crate::serve::run(args, show).await,
         Command::Demo(args) => crate::demo::run(args, show).await,
         Command::StubAgent(args) => {

@@ -11,8 +11,10 @@ use exeat_core::time::Span;
 use exeat_core::transport::Prober;
 use exeat_core::walk::Ports;
 
+use crate::disk::Disk;
 use crate::idempotency::InFlight;
 use crate::keyring::Keyring;
+use crate::metrics::Metrics;
 use crate::runtime::Runtime;
 
 /// What is switched on, from configuration.
@@ -55,6 +57,10 @@ pub struct Settings {
     pub checkpoint_every: u64,
     /// A checkpoint at least this often, if anything was recorded.
     pub checkpoint_interval: Span,
+    /// Room on the disk that is kept for what is under way, in bytes.
+    pub disk_reserve_bytes: u64,
+    /// The files of the key material, which the next start needs.
+    pub key_files: Vec<std::path::PathBuf>,
     /// Where checkpoints are written outside the store.
     pub checkpoint_file: std::path::PathBuf,
 }
@@ -77,6 +83,10 @@ pub struct App {
     pub root: Root,
     /// Signs heads.
     pub ledger_key: LedgerKey,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// Room on the disk of the store.
+    pub disk: Arc<dyn Disk>,
     /// Requests with an `Idempotency-Key` that are running now.
     pub in_flight: InFlight,
 }

@@ -33,6 +33,7 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 
 use crate::app::App;
 use crate::body::PATIENCE;
+use crate::metrics::Callback;
 
 const TOKEN_HEADERS: [&str; 2] = ["x-a2a-notification-token", "a2a-notification-token"];
 /// Buckets kept at most, of each kind.
@@ -46,7 +47,9 @@ pub fn routes() -> Router<Arc<App>> {
     let handler = move |State(app): State<Arc<App>>, Path(id): Path<String>, request: Request| {
         let meters = Arc::clone(&meters);
         async move {
-            match pushed(&app, &meters, &id, request).await {
+            let answer = pushed(&app, &meters, &id, request).await;
+            app.metrics.callback(answer.as_ref().map_or_else(No::counted, |()| Callback::Accepted));
+            match answer {
                 Ok(()) => StatusCode::ACCEPTED.into_response(),
                 Err(no) => no.into_response(),
             }
@@ -66,6 +69,17 @@ enum No {
     TooMany,
     /// It can't be stored now.
     Unavailable,
+}
+
+impl No {
+    const fn counted(&self) -> Callback {
+        match self {
+            Self::NotFound => Callback::NotFound,
+            Self::TooLarge => Callback::TooLarge,
+            Self::TooMany => Callback::TooMany,
+            Self::Unavailable => Callback::Unavailable,
+        }
+    }
 }
 
 impl IntoResponse for No {

@@ -16,6 +16,7 @@ pub mod checkpoints;
 mod connections;
 pub mod costs;
 pub mod dead_letters;
+pub mod disk;
 pub mod egress_mode;
 pub mod events;
 pub mod explain;
@@ -27,6 +28,7 @@ pub mod keyring;
 pub mod keys;
 pub mod leases;
 pub mod ledger;
+pub mod metrics;
 pub mod openapi;
 pub mod orgs;
 pub mod page;
@@ -37,6 +39,7 @@ pub mod roles;
 pub mod runtime;
 pub mod shown;
 pub mod tasks;
+pub mod vitals;
 pub mod workflows;
 
 use std::sync::Arc;
@@ -74,6 +77,8 @@ pub fn admin_routes() -> Router<Arc<App>> {
         .merge(dead_letters::routes())
         .merge(orgs::routes())
         .merge(health::routes())
+        .merge(metrics::routes())
+        .merge(vitals::routes())
         .merge(openapi::routes())
 }
 

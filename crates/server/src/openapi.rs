@@ -273,6 +273,11 @@ pub const ADMIN: &[Route] = &[
     ),
     read("/healthz", &[], "Does the process live?", &[], "Health"),
     read("/readyz", &[], "Can it do its work?", &[], "Health"),
+    Route {
+        answer: (200, "application/openmetrics-text", "Text"),
+        ..read("/metrics", READER, "Numbers for Prometheus.", &[], "Text")
+    },
+    read("/api/v1/vitals", READER, "How the gateway stands, in numbers and times.", &[], "Vitals"),
     read("/openapi.json", &[], "This description.", &[], "Any"),
 ];
 

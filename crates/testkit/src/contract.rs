@@ -122,6 +122,7 @@ macro_rules! store_contract {
             writing_a_row_clears_its_claim,
             concurrent_sweeps_share_out_the_rows,
             every_kind_of_due_row_leads_to_its_task,
+            the_vitals_count_what_is_open_and_know_the_oldest,
             the_next_due_time_looks_past_claims,
             now_never_runs_backwards,
             ready_envelopes_come_oldest_first_by_role_and_team

@@ -25,7 +25,7 @@ use exeat_core::ledger::data::ApprovalStatus;
 use exeat_core::payload::{Sealed, Sha256Digest};
 use exeat_core::ports::{
     Archive, Clock, CostBy, CostLine, DueRow, Find, Page, Store, StoredEvent, StoredRecord, TaskFilter,
-    Unreadable,
+    Unreadable, Vitals,
 };
 use exeat_core::principal::ApiKey;
 use exeat_core::registry::{OrgDefaults, Registry};
@@ -321,6 +321,10 @@ impl Archive for Memory {
 
     async fn balance(&self, org: &OrgName, account: &Account) -> Result<Balance, Unreadable> {
         Ok(self.read(org, |o| o.balances.get(account).copied().unwrap_or_default()))
+    }
+
+    async fn vitals(&self, org: &OrgName) -> Result<Vitals, Unreadable> {
+        Ok(self.read(org, Org::vitals))
     }
 
     async fn last_callback(&self, org: &OrgName) -> Result<Option<Timestamp>, Unreadable> {

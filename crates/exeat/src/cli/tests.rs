@@ -83,6 +83,8 @@ fn every_line_of_the_contract_parses() {
         "worker --role writer --text -- tr a-z A-Z",
         "worker --role writer --concurrency 4 --timeout 10m -- cmd --flag",
         "stub-agent --listen 127.0.0.1:0 --protocol both --push on --token t --log f",
+        "doctor",
+        "doctor --data D --reach --json",
         "demo --yes --exit --json",
         "completions bash",
         "--json --quiet --url http://h --key k task list",
@@ -125,7 +127,6 @@ fn what_is_not_meant_does_not_parse() {
         "worker --role writer cmd",
         "policy explain x",
         "dlq list",
-        "doctor",
         "cost show --by hop",
         "cost show --from yesterday",
     ] {

@@ -54,6 +54,7 @@ pub(super) fn checked(
         listen,
         public_url: raw.server.public_url.trim_end_matches('/').to_owned(),
         store: data.join(file),
+        disk_reserve_bytes: raw.store.reserve_bytes,
         levels,
         default_label,
         bounds: Arc::new(bounds(&raw)),

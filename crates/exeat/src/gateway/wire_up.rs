@@ -19,6 +19,8 @@ use exeat_egress::target::{Origins, Platform};
 use exeat_server::app::{App, Settings};
 use exeat_server::judges;
 use exeat_server::keyring::Keyring;
+use exeat_server::metrics::Metrics;
+use exeat_server::metrics::metered::{MeteredStore, MeteredTransport};
 use exeat_server::runtime::Runtime;
 use exeat_store::{Options, Sqlite};
 use serde_json::Value;
@@ -26,7 +28,7 @@ use tokio::net::TcpListener;
 
 use super::first_start::{self, Facts, LEDGER_KEY, ROOT_CHECK};
 use super::keys::{Keys, NoKeys, StoreIs};
-use super::system::{SystemClock, SystemEntropy};
+use super::system::{FolderDisk, SystemClock, SystemEntropy};
 use crate::config::{self, BadConfig, Config};
 
 /// The org of an embedded store.
@@ -171,12 +173,25 @@ pub(crate) async fn open(place: &Place<'_>) -> Result<Gateway, NotStarted> {
     };
     // What it reads of the configuration may be wrong, so it comes before anything is made.
     let transport = transport(place.data, &config, address, &org, clock.clone())?;
-    let store = Sqlite::open(&config.store, org.clone(), defaults, clock.clone(), Options::default()).await?;
+    let metrics = Arc::new(Metrics::default());
+    let counts = Arc::clone(&metrics);
+    let options = Options { on_batch: Some(Arc::new(move |sets| counts.batch(sets))), ..Options::default() };
+    let store = Sqlite::open(&config.store, org.clone(), defaults, clock.clone(), options).await?;
     let (keys, is_first) = key_material(place.data, &store, &org, &config, clock.as_ref()).await?;
     not_older(&store, &org, &place.data.join(&config.ledger.checkpoint_file), &keys).await?;
     let keyring = Arc::new(keyring(&store, &org, &keys.root, clock.now()).await?);
-    let app =
-        assemble(place.data, &config, address, Arc::clone(&store), transport, org, keys, keyring, clock);
+    let app = assemble(
+        place.data,
+        &config,
+        address,
+        Arc::clone(&store),
+        transport,
+        org,
+        keys,
+        keyring,
+        metrics,
+        clock,
+    );
     Ok(Gateway { app, listener, address, store, config, is_first })
 }
 
@@ -304,6 +319,7 @@ fn assemble(
     org: OrgName,
     keys: Keys,
     keyring: Arc<Keyring>,
+    metrics: Arc<Metrics>,
     clock: Arc<SystemClock>,
 ) -> Arc<App> {
     let runtime = Runtime::new(config.bounds.send_timeout);
@@ -313,8 +329,12 @@ fn assemble(
         url => url.to_owned(),
     };
     let ports = Ports {
-        store: store.clone(),
-        transport: transport.clone(),
+        store: Arc::new(MeteredStore {
+            store: store.clone(),
+            clock: clock.clone(),
+            metrics: Arc::clone(&metrics),
+        }),
+        transport: Arc::new(MeteredTransport { transport: transport.clone(), metrics: Arc::clone(&metrics) }),
         governors: Arc::new(judges::Policies::default()),
         schemas: Arc::new(judges::JsonSchemas::default()),
         flows: Arc::new(judges::Workflows::default()),
@@ -334,6 +354,8 @@ fn assemble(
         connections: exeat_server::connections_within(super::system::raised_descriptors()),
         checkpoint_every: config.ledger.checkpoint_every,
         checkpoint_interval: config.ledger.checkpoint_interval,
+        disk_reserve_bytes: config.disk_reserve_bytes,
+        key_files: Keys::files(data),
         checkpoint_file: data.join(&config.ledger.checkpoint_file),
     };
     Arc::new(App {
@@ -343,6 +365,8 @@ fn assemble(
         runtime,
         settings,
         keyring,
+        metrics,
+        disk: Arc::new(FolderDisk(data.to_owned())),
         root: keys.root,
         ledger_key: keys.ledger,
         in_flight: exeat_server::idempotency::InFlight::default(),

@@ -3,6 +3,7 @@
 
 mod approvals;
 mod chain;
+mod doctor;
 mod doors;
 mod first_steps;
 mod foreign_peers;

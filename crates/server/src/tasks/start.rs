@@ -24,6 +24,7 @@ use serde_json::Value;
 use crate::app::App;
 use crate::auth::{Caller, Requester};
 use crate::body::Body;
+use crate::disk::room_for_new;
 use crate::idempotency::{Idempotent, Once, Turn};
 use crate::judges::Workflows;
 use crate::problem::{Code, Fault, Problem};
@@ -78,6 +79,7 @@ pub(crate) async fn start(
         Turn::Run(once) => once,
         Turn::Replay(answer) => return replayed(&app, &caller, answer, wait).await,
     };
+    room_for_new(&app)?;
     let Begun { id, answer, decided_at, acts } = begin(&app, &flows, &caller, &body.value, &once).await?;
     drop(once);
     app.runtime.act(acts);

@@ -25,6 +25,7 @@ use exeat_core::walk::Ports;
 use exeat_server::app::{App, Settings, Switches};
 use exeat_server::idempotency::InFlight;
 use exeat_server::keyring::Keyring;
+use exeat_server::metrics::Metrics;
 use exeat_server::runtime::Runtime;
 use exeat_server::{auth, judges, router};
 use exeat_testkit::memory::Memory;
@@ -242,9 +243,12 @@ impl Rig {
             connections: 4,
             checkpoint_every: 3,
             checkpoint_interval: Span::of_secs(60),
+            disk_reserve_bytes: 1_000,
+            key_files: Vec::new(),
             checkpoint_file: folder.path().join("checkpoints.txt"),
         };
         let scout = Arc::new(Scout::default());
+        let (metrics, disk) = (Arc::new(Metrics::default()), Arc::new(crate::rig::Shelf::default()));
         let app = Arc::new(App {
             ports,
             archive: Arc::new(store.clone()),
@@ -252,6 +256,8 @@ impl Rig {
             runtime,
             settings,
             keyring,
+            metrics: Arc::clone(&metrics),
+            disk: disk.clone(),
             root: Root::of(Zeroizing::new([7; 32])),
             ledger_key: LedgerKey::of_seed(&[3; 32]),
             in_flight: InFlight::default(),

@@ -30,3 +30,5 @@ mod rig;
 mod rotations;
 #[cfg(test)]
 mod tasks;
+#[cfg(test)]
+mod watching;

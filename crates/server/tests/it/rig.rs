@@ -29,7 +29,10 @@ use exeat_core::transport::{
 use exeat_core::walk::Ports;
 use exeat_core::workflow::Workflow;
 use exeat_server::app::{App, Settings, Switches};
+use exeat_server::disk::Disk;
 use exeat_server::keyring::Keyring;
+use exeat_server::metrics::Metrics;
+use exeat_server::metrics::metered::{MeteredStore, MeteredTransport};
 use exeat_server::runtime::Runtime;
 use exeat_server::{auth, judges};
 use exeat_testkit::memory::Memory;
@@ -121,6 +124,23 @@ impl Transport for Scripted {
     }
 }
 
+/// A disk with as much room as a test leaves it; at first with more than anybody needs.
+#[derive(Default)]
+pub(crate) struct Shelf(AtomicU64);
+
+impl Shelf {
+    /// Leaves so much; 0 is as much as ever.
+    pub(crate) fn leave(&self, bytes: u64) {
+        self.0.store(bytes, Ordering::SeqCst);
+    }
+}
+
+impl Disk for Shelf {
+    fn free_bytes(&self) -> Option<u64> {
+        Some(self.0.load(Ordering::SeqCst)).map(|left| if left == 0 { u64::MAX } else { left })
+    }
+}
+
 /// What a call got.
 #[derive(Debug)]
 pub(crate) struct Answer {
@@ -190,6 +210,7 @@ pub(crate) struct Rig {
     pub(crate) clock: Arc<Standing>,
     pub(crate) store: Memory,
     pub(crate) peer: Arc<Scripted>,
+    pub(crate) disk: Arc<Shelf>,
     pub(crate) org: OrgName,
     router: Router,
     seeds: AtomicU64,
@@ -237,10 +258,15 @@ impl Rig {
         let keyring = Arc::new(Keyring::new(ring));
         let runtime = Runtime::new(Span::of_secs(30));
         let peer = Arc::new(Scripted::default());
+        let (metrics, disk) = (Arc::new(Metrics::default()), Arc::new(Shelf::default()));
         let public_url = "https://exeat.example".to_owned();
         let ports = Ports {
-            store: Arc::new(store.clone()),
-            transport: peer.clone(),
+            store: Arc::new(MeteredStore {
+                store: Arc::new(store.clone()),
+                clock: clock.clone(),
+                metrics: Arc::clone(&metrics),
+            }),
+            transport: Arc::new(MeteredTransport { transport: peer.clone(), metrics: Arc::clone(&metrics) }),
             governors: Arc::new(judges::Policies::default()),
             schemas: Arc::new(judges::JsonSchemas::default()),
             flows: Arc::new(judges::Workflows::default()),
@@ -269,6 +295,8 @@ impl Rig {
             connections: 4,
             checkpoint_every: 1_000,
             checkpoint_interval: Span::of_secs(60),
+            disk_reserve_bytes: 1_000,
+            key_files: Vec::new(),
             checkpoint_file: "checkpoints.txt".into(),
         };
         change(&mut settings);
@@ -279,6 +307,8 @@ impl Rig {
             runtime: Arc::clone(&runtime),
             settings,
             keyring,
+            metrics: Arc::clone(&metrics),
+            disk: disk.clone(),
             root,
             ledger_key: LedgerKey::of_seed(&[3; 32]),
             in_flight: exeat_server::idempotency::InFlight::default(),
@@ -290,6 +320,7 @@ impl Rig {
             clock,
             store,
             peer,
+            disk,
             org,
             router,
             seeds: AtomicU64::new(1_000_000),

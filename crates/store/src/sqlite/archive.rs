@@ -1,5 +1,7 @@
 //! The questions of doors and operators.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use exeat_core::approval::Approval;
 use exeat_core::change::{DeadLetter, Done, Key, PolicyRow, WorkflowRow};
@@ -9,7 +11,9 @@ use exeat_core::id::{KeyId, OrgName, PayloadId, TaskId, WorkflowName};
 use exeat_core::ledger::chain::Head;
 use exeat_core::ledger::data::ApprovalStatus;
 use exeat_core::payload::Sealed;
-use exeat_core::ports::{Archive, CostBy, CostLine, Page, StoredEvent, StoredRecord, TaskFilter, Unreadable};
+use exeat_core::ports::{
+    Archive, CostBy, CostLine, Crowd, Page, StoredEvent, StoredRecord, TaskFilter, Unreadable, Vitals,
+};
 use exeat_core::principal::ApiKey;
 use exeat_core::task::Task;
 use exeat_core::time::Timestamp;
@@ -32,6 +36,22 @@ const ABOVE_ALL: &str = "~";
 impl Sqlite {
     async fn all(&self, query: Asked<'_>) -> Result<Vec<SqliteRow>, Unreadable> {
         query.fetch_all(&self.readers).await.map_err(|e| unavailable(&e))
+    }
+
+    /// How many there are of each, and since when.
+    async fn crowds(
+        &self,
+        statement: &'static str,
+        org: &OrgName,
+    ) -> Result<BTreeMap<String, Crowd>, Unreadable> {
+        let rows = self.all(sqlx::query(statement).bind(org.as_str())).await?;
+        let crowd = |row: &SqliteRow| {
+            let of: String = get(row, "vitals", "?", 0)?;
+            let oldest: Option<i64> = get(row, "vitals", &of, 2)?;
+            let count = count(row, "vitals", &of, 1)?;
+            Ok((of, Crowd { count, oldest: oldest.map(Timestamp::of_micros) }))
+        };
+        rows.iter().map(crowd).collect()
     }
 
     async fn maybe(&self, query: Asked<'_>) -> Result<Option<SqliteRow>, Unreadable> {
@@ -228,6 +248,20 @@ impl Archive for Sqlite {
         Ok(Balance {
             reserved_microusd: count(&row, "account", &scope, 0)?,
             settled_microusd: count(&row, "account", &scope, 1)?,
+        })
+    }
+
+    async fn vitals(&self, org: &OrgName) -> Result<Vitals, Unreadable> {
+        let one =
+            |mut crowds: BTreeMap<String, Crowd>| crowds.pop_first().map_or_else(Crowd::default, |(_, c)| c);
+        Ok(Vitals {
+            hops: self.crowds(sql::HOPS_NOW, org).await?,
+            ready: self.crowds(sql::READY_NOW, org).await?,
+            leased: one(self.crowds(sql::LEASED_NOW, org).await?),
+            inbox: one(self.crowds(sql::INBOX_NOW, org).await?),
+            approvals: one(self.crowds(sql::APPROVALS_NOW, org).await?),
+            tasks: one(self.crowds(sql::TASKS_NOW, org).await?).count,
+            dead_letters: one(self.crowds(sql::DEAD_NOW, org).await?),
         })
     }
 
