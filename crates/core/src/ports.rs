@@ -300,6 +300,8 @@ pub trait Archive: Send + Sync {
     async fn open_hops(&self, org: &OrgName) -> Result<u64, Unreadable>;
     /// What stands on an account.
     async fn balance(&self, org: &OrgName, account: &Account) -> Result<Balance, Unreadable>;
+    /// How many tasks aren't over.
+    async fn open_tasks(&self, org: &OrgName) -> Result<u64, Unreadable>;
     /// How the record stands.
     async fn vitals(&self, org: &OrgName) -> Result<Vitals, Unreadable>;
     /// When the last of all callback tokens expires that attempts were given.

@@ -15,6 +15,7 @@ use crate::disk::Disk;
 use crate::idempotency::InFlight;
 use crate::keyring::Keyring;
 use crate::metrics::Metrics;
+use crate::quota::Quota;
 use crate::runtime::Runtime;
 
 /// What is switched on, from configuration.
@@ -57,6 +58,8 @@ pub struct Settings {
     pub checkpoint_every: u64,
     /// A checkpoint at least this often, if anything was recorded.
     pub checkpoint_interval: Span,
+    /// Tasks that may be open at once.
+    pub open_tasks: u64,
     /// Room on the disk that is kept for what is under way, in bytes.
     pub disk_reserve_bytes: u64,
     /// The files of the key material, which the next start needs.
@@ -87,6 +90,8 @@ pub struct App {
     pub metrics: Arc<Metrics>,
     /// Room on the disk of the store.
     pub disk: Arc<dyn Disk>,
+    /// What the org has open.
+    pub quota: Quota,
     /// Requests with an `Idempotency-Key` that are running now.
     pub in_flight: InFlight,
 }

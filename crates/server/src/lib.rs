@@ -35,6 +35,7 @@ pub mod page;
 pub mod policy;
 pub mod probe;
 pub mod problem;
+pub mod quota;
 pub mod roles;
 pub mod runtime;
 pub mod shown;

@@ -323,6 +323,10 @@ impl Archive for Memory {
         Ok(self.read(org, |o| o.balances.get(account).copied().unwrap_or_default()))
     }
 
+    async fn open_tasks(&self, org: &OrgName) -> Result<u64, Unreadable> {
+        Ok(self.read(org, |o| o.vitals().tasks))
+    }
+
     async fn vitals(&self, org: &OrgName) -> Result<Vitals, Unreadable> {
         Ok(self.read(org, Org::vitals))
     }

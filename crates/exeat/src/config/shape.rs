@@ -65,6 +65,7 @@ pub(super) struct RawLimits {
     pub(super) continuation_bytes: usize,
     pub(super) depth: u32,
     pub(super) hops: u32,
+    pub(super) open_tasks: u64,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -21,6 +21,7 @@ use exeat_server::judges;
 use exeat_server::keyring::Keyring;
 use exeat_server::metrics::Metrics;
 use exeat_server::metrics::metered::{MeteredStore, MeteredTransport};
+use exeat_server::quota::Quota;
 use exeat_server::runtime::Runtime;
 use exeat_store::{Options, Sqlite};
 use serde_json::Value;
@@ -354,6 +355,7 @@ fn assemble(
         connections: exeat_server::connections_within(super::system::raised_descriptors()),
         checkpoint_every: config.ledger.checkpoint_every,
         checkpoint_interval: config.ledger.checkpoint_interval,
+        open_tasks: config.open_tasks,
         disk_reserve_bytes: config.disk_reserve_bytes,
         key_files: Keys::files(data),
         checkpoint_file: data.join(&config.ledger.checkpoint_file),
@@ -367,6 +369,7 @@ fn assemble(
         keyring,
         metrics,
         disk: Arc::new(FolderDisk(data.to_owned())),
+        quota: Quota::default(),
         root: keys.root,
         ledger_key: keys.ledger,
         in_flight: exeat_server::idempotency::InFlight::default(),

@@ -100,6 +100,25 @@ async fn while_the_disk_is_nearly_full_new_starts_fail_first_and_what_is_out_goe
     assert_eq!(rig.call(get("/readyz")).await.is(200)["status"], "ready");
 }
 
+#[tokio::test]
+async fn an_org_has_no_more_tasks_open_than_it_may_and_gets_room_back() {
+    let rig = Rig::with(|s| s.open_tasks = 2).await;
+    let start = || post("/api/v1/tasks", &json!({ "to": "role:writer", "input": "x" })).key(&rig.admin);
+    let first = rig.call(start().with("idempotency-key", "k")).await.is(201);
+    // At once, and still no more than fit.
+    let (a, b, c) = tokio::join!(rig.call(start()), rig.call(start()), rig.call(start()));
+    let refused = [&a, &b, &c].into_iter().filter(|r| r.status == 429).count();
+    assert_eq!(refused, 2);
+    let told = rig.call(start()).await.problem(429, "rate_limited");
+    assert!(told["detail"].as_str().unwrap().contains("open_tasks"), "{told}");
+    assert_eq!(rig.call(start().with("idempotency-key", "k")).await.is(201)["task_id"], first["task_id"]);
+    let cancel = format!("/api/v1/tasks/{}/cancel", first["task_id"].as_str().unwrap());
+    rig.call(post(cancel, &json!({})).key(&rig.admin)).await.is(202);
+    rig.clock.pass(exeat_core::time::Span::of_secs(2));
+    rig.call(start()).await.is(201);
+    rig.call(start()).await.problem(429, "rate_limited");
+}
+
 fn checked(rig: &Rig) -> bool {
     rig.store.rows(&rig.org).iter().any(|(_, r)| matches!(r, Row::Setting(n, _) if n == "write_check"))
 }

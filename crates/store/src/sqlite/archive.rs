@@ -251,6 +251,10 @@ impl Archive for Sqlite {
         })
     }
 
+    async fn open_tasks(&self, org: &OrgName) -> Result<u64, Unreadable> {
+        Ok(self.crowds(sql::TASKS_NOW, org).await?.pop_first().map_or(0, |(_, tasks)| tasks.count))
+    }
+
     async fn vitals(&self, org: &OrgName) -> Result<Vitals, Unreadable> {
         let one =
             |mut crowds: BTreeMap<String, Crowd>| crowds.pop_first().map_or_else(Crowd::default, |(_, c)| c);
@@ -260,7 +264,7 @@ impl Archive for Sqlite {
             leased: one(self.crowds(sql::LEASED_NOW, org).await?),
             inbox: one(self.crowds(sql::INBOX_NOW, org).await?),
             approvals: one(self.crowds(sql::APPROVALS_NOW, org).await?),
-            tasks: one(self.crowds(sql::TASKS_NOW, org).await?).count,
+            tasks: self.open_tasks(org).await?,
             dead_letters: one(self.crowds(sql::DEAD_NOW, org).await?),
         })
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use exeat_core::change::{DueKind, Key, Row};
 use exeat_core::envelope::EnvelopeState;
 use exeat_core::ports::{Crowd, Find, Vitals};
-use exeat_core::task::Task;
+use exeat_core::task::{Ending, Task, TaskStatus};
 use exeat_core::time::Span;
 use futures::future::join_all;
 
@@ -168,6 +168,12 @@ pub async fn the_vitals_count_what_is_open_and_know_the_oldest<B: Bench>() {
     let set = m.writing(rows);
     record.commit(set).await.unwrap();
     assert_eq!(record.vitals(&org()).await.unwrap(), expected);
+    let over =
+        Task { status: TaskStatus::Ended(Ending::Canceled), ended_at: Some(later), due_at: None, ..m.task() };
+    let open = m.task();
+    let set = m.writing([Row::Task(over), Row::Task(open)]);
+    record.commit(set).await.unwrap();
+    assert_eq!(record.open_tasks(&org()).await.unwrap(), 2);
 }
 
 /// A sweeper that sleeps until then wakes when something can be claimed, and not before.

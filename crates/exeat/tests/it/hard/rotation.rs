@@ -24,7 +24,8 @@ fn work_that_is_out_comes_back_by_its_old_token_across_a_rotation_and_a_restart(
     };
     let soon = begin("!later 2s\nsoon");
     let late = begin("!later 8s\nlate");
-    (out(&soon), out(&late));
+    out(&soon);
+    out(&late);
     let rotated = gateway.does(&["key", "rotate-callback"]);
     let kid = rotated["key_id"].as_str().unwrap().to_owned();
     let new = begin("!later 1s\nnew");
