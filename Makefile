@@ -14,6 +14,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 # Environments are named after what is in them: a change of the pins makes a new one, nothing is upgraded in place.
 environment = $(CACHE)/exeat-interop-$(shell sha256sum < $(1) | cut -c1-16)
 export EXEAT_INTEROP_PYTHON := $(call environment,interop/requirements.txt)/bin/python
+export EXEAT_A2A_03_PYTHON := $(call environment,interop/requirements-a2a-03.txt)/bin/python
 export EXEAT_LANGGRAPH_PYTHON := $(call environment,interop/requirements-langgraph.txt)/bin/python
 
 .NOTPARALLEL:

@@ -4,7 +4,7 @@
 #   setup-test.sh          everything
 #   setup-test.sh build    only what compiling needs
 #
-# Called by make, which says where the two Python environments go.
+# Called by make, which says where the Python environments go.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -100,4 +100,5 @@ need_runner
 need_faketime
 need_python
 need_environment "${EXEAT_INTEROP_PYTHON:?run this through make}" interop/requirements.txt
+need_environment "${EXEAT_A2A_03_PYTHON:?run this through make}" interop/requirements-a2a-03.txt
 need_environment "${EXEAT_LANGGRAPH_PYTHON:?run this through make}" interop/requirements-langgraph.txt

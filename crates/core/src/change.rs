@@ -13,7 +13,7 @@ use crate::bridge::state::Moved;
 use crate::bridge::{Bridge, CancelIntent, ForeignKey, InboxRow, Route};
 use crate::cost::{Account, Budget, CostMove, Scope};
 use crate::envelope::Envelope;
-use crate::gate::exeat::{AttemptId, AttemptLease, Parcel};
+use crate::gate::exeat::{AttemptId, AttemptLease, Claim, Parcel};
 use crate::id::{
     AgentKey, ApprovalId, CallbackId, ChangeId, DeadLetterId, EnvelopeId, HopId, InboxId, KeyId, OrgName,
     PayloadId, RoleName, TaskId, WorkflowName,
@@ -395,6 +395,8 @@ pub struct Receipt {
     pub seqs: Vec<u64>,
     /// The leases it took. Only a store makes these.
     pub leases: Vec<AttemptLease>,
+    /// One for each act of looking at an agent that it recorded, fenced by its record. Only a store makes these.
+    pub discoveries: Vec<Claim>,
 }
 
 /// Why a change set was not committed. Nothing of it is durable.

@@ -209,6 +209,43 @@ pub enum KeyState {
     Retired,
 }
 
+impl KeyState {
+    /// As the ledger has it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Verify => "verify",
+            Self::Retired => "retired",
+        }
+    }
+}
+
+/// The setting that lists an org's callback keys.
+pub const CALLBACK_KEYS: &str = "callback_keys";
+
+/// A callback key, as the record lists it: what it is derived from, and nothing of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallbackKey {
+    /// Names it in tokens.
+    pub kid: Kid,
+    /// What it is derived by.
+    pub epoch: u32,
+    /// What it may still do.
+    pub state: KeyState,
+    /// When the last token that was made with it has expired. None: it still makes some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retires_at: Option<Timestamp>,
+}
+
+impl CallbackKey {
+    /// May anything that was made with it still be good?
+    #[must_use]
+    pub fn is_live(&self, now: Timestamp) -> bool {
+        self.state != KeyState::Retired && self.retires_at.is_none_or(|at| now <= at)
+    }
+}
+
 struct Held {
     org: OrgName,
     purpose: Purpose,
@@ -227,6 +264,17 @@ impl Ring {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The callback keys of one org that may still verify something.
+    #[must_use]
+    pub fn of_callbacks(root: &Root, org: &OrgName, listed: &[CallbackKey], now: Timestamp) -> Self {
+        let mut ring = Self::new();
+        for key in listed.iter().filter(|k| k.is_live(now)) {
+            let derived = derive(root, Purpose::Callback, Some(org), key.epoch);
+            ring.insert(key.kid, org.clone(), Purpose::Callback, key.state, derived);
+        }
+        ring
     }
 
     /// Adds a key. A new active one moves its org's former one of the same purpose to `verify`.

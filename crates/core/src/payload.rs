@@ -245,6 +245,18 @@ impl Payload {
         serde_json::from_slice(bytes)
     }
 
+    /// The kinds of its parts, as policy sees them.
+    #[must_use]
+    pub fn kinds(&self) -> std::collections::BTreeSet<String> {
+        let kind = |part: &Part| match part.content {
+            Content::Text(_) => "text",
+            Content::Data(_) => "data",
+            Content::Raw(_) => "raw",
+            Content::Url(_) => "url",
+        };
+        self.parts.iter().map(|p| kind(p).to_owned()).collect()
+    }
+
     /// Text view: the text parts, joined by a blank line.
     #[must_use]
     pub fn text(&self) -> String {

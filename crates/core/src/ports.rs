@@ -1,5 +1,6 @@
 //! What the domain asks of the world. Each port has a real implementation and another in every test run.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -7,7 +8,9 @@ use serde_json::Value;
 
 use crate::approval::Approval;
 use crate::bridge::Doorway;
-use crate::change::{ChangeSet, DeadLetter, Done, DueKind, Key, Receipt, Refused, Snapshot, WorkflowRow};
+use crate::change::{
+    ChangeSet, DeadLetter, Done, DueKind, Key, PolicyRow, Receipt, Refused, Snapshot, WorkflowRow,
+};
 use crate::cost::{Account, Balance};
 use crate::endpoint::Endpoint;
 use crate::gate::exeat::Claim;
@@ -203,6 +206,34 @@ pub struct CostLine {
     pub reserved_microusd: u64,
 }
 
+/// How many of something there are, and since when the oldest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Crowd {
+    /// How many.
+    pub count: u64,
+    /// When the oldest was made. None: there is none.
+    pub oldest: Option<Timestamp>,
+}
+
+/// How an org's record stands: numbers and times, no content, for whoever watches over it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Vitals {
+    /// Open hops to foreign agents, by the word of their state. One that waits for a person is an approval.
+    pub hops: BTreeMap<String, Crowd>,
+    /// Work that waits for a worker, by role or team.
+    pub ready: BTreeMap<String, Crowd>,
+    /// Work that a worker has.
+    pub leased: Crowd,
+    /// Pushed events that nobody acted on yet.
+    pub inbox: Crowd,
+    /// Approvals that wait for a person.
+    pub approvals: Crowd,
+    /// Tasks that aren't over.
+    pub tasks: u64,
+    /// Dead letters.
+    pub dead_letters: Crowd,
+}
+
 /// The questions of doors and operators. They decide nothing.
 #[async_trait]
 pub trait Archive: Send + Sync {
@@ -237,6 +268,8 @@ pub trait Archive: Send + Sync {
         name: &WorkflowName,
         version: Option<u32>,
     ) -> Result<Option<WorkflowRow>, Unreadable>;
+    /// One version of the org's policy, in force or not.
+    async fn policy(&self, org: &OrgName, version: u32) -> Result<Option<PolicyRow>, Unreadable>;
     /// All API keys of an org, oldest first.
     async fn api_keys(&self, org: &OrgName) -> Result<Vec<(ApiKey, u64)>, Unreadable>;
     /// An API key by its public half, whatever its org.
@@ -273,6 +306,12 @@ pub trait Archive: Send + Sync {
     async fn open_hops(&self, org: &OrgName) -> Result<u64, Unreadable>;
     /// What stands on an account.
     async fn balance(&self, org: &OrgName, account: &Account) -> Result<Balance, Unreadable>;
+    /// How many tasks aren't over.
+    async fn open_tasks(&self, org: &OrgName) -> Result<u64, Unreadable>;
+    /// How the record stands.
+    async fn vitals(&self, org: &OrgName) -> Result<Vitals, Unreadable>;
+    /// When the last of all callback tokens expires that attempts were given.
+    async fn last_callback(&self, org: &OrgName) -> Result<Option<Timestamp>, Unreadable>;
     /// A payload, if it wasn't erased.
     async fn payload(&self, org: &OrgName, id: PayloadId) -> Result<Option<Sealed>, Unreadable>;
     /// A text beside the ledger, by its salted digest.

@@ -20,6 +20,7 @@ pub mod decision;
 pub mod desk;
 pub mod dispatch;
 pub mod ending;
+pub mod explain;
 pub mod query;
 pub mod redo;
 pub mod run;

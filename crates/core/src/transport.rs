@@ -5,7 +5,7 @@
 
 use async_trait::async_trait;
 
-use crate::gate::exeat::{CancelPermit, Exeat, Interface, Look};
+use crate::gate::exeat::{CancelPermit, Exeat, Interface, Look, ProbePermit};
 use crate::id::OrgName;
 use crate::payload::{Payload, Sha256Digest};
 use crate::reason::ReasonCode;
@@ -162,4 +162,54 @@ pub trait Transport: Send + Sync {
         tokens: &[String],
         bytes: Vec<u8>,
     ) -> Option<Vec<u8>>;
+}
+
+/// Whether the agent takes the credential.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Auth {
+    /// It answered a call that carried it.
+    Ok,
+    /// It answered 401 or 403.
+    Refused,
+    /// There is none, it wasn't to be shown, or the call brought no answer.
+    NotTried,
+}
+
+/// What the card says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbedCard {
+    /// Where it lay.
+    pub found_at: String,
+    /// Digest of its bytes.
+    pub digest: Sha256Digest,
+    /// The agent's name for itself.
+    pub name: String,
+    /// Ids of its skills, at most a hundred.
+    pub skills: Vec<String>,
+}
+
+/// What a probe found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Probed {
+    /// Did anybody answer?
+    pub reachable: bool,
+    /// The card, if there is one.
+    pub card: Option<ProbedCard>,
+    /// The interface that a send would use, and why.
+    pub would_use: Option<(Interface, String)>,
+    /// Does it take the credential?
+    pub auth: Auth,
+    /// Does the card claim push? A yes is no proof.
+    pub push_claimed: bool,
+    /// From the first look-up to the card's last byte.
+    pub latency: Span,
+    /// What would stand in the way of a send, one sentence each.
+    pub problems: Vec<String>,
+}
+
+/// Looks at agents for operators.
+#[async_trait]
+pub trait Prober: Send + Sync {
+    /// Looks, by the permit's time. Carries no content and keeps nothing.
+    async fn probe(&self, permit: ProbePermit) -> Probed;
 }

@@ -24,6 +24,7 @@ use crate::workflow::Workflow;
 
 pub mod batch;
 pub mod confirm;
+pub mod probe;
 pub mod relay;
 pub mod release;
 pub mod send;

@@ -10,7 +10,7 @@ mod cards;
 mod choose;
 mod contact;
 mod outcome;
-pub mod probe;
+mod probe;
 
 use std::sync::Arc;
 

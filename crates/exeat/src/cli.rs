@@ -7,7 +7,9 @@
 mod agent;
 mod approval;
 mod audit;
+mod cost;
 mod dlq;
+mod doctor;
 mod dry_run;
 mod follow;
 mod given;
@@ -15,6 +17,7 @@ mod govern;
 mod hand_out;
 mod keys;
 mod policy;
+mod probe;
 mod session;
 mod task;
 mod workflow;
@@ -48,14 +51,16 @@ Govern:
   agent       Register foreign agents, sign off their posture
   egress      Let hops out, or nothing
   approval    Decide on what waits for a person
-  policy      Check and push the org's policy
+  policy      Check, push and explain the org's policy
   role        What a role may see, and whom it may ask
   budget      Limit what an org, agent or workflow may cost
+  cost        What was spent, and on what
   audit       Read, export and verify the ledger
 
 Operate:
   serve       Start the gateway
   dlq         What gave up: run it anew, take a kept result in, or discard it
+  doctor      Look for what stands in the way of work
   key         API keys
   org         Tenants
   demo        See the whole of it on this machine in a minute
@@ -140,10 +145,13 @@ enum Command {
     #[command(subcommand)]
     Budget(govern::Budget),
     #[command(subcommand)]
+    Cost(cost::Cost),
+    #[command(subcommand)]
     Audit(audit::Audit),
     #[command(subcommand)]
     Dlq(dlq::Dlq),
     Serve(crate::serve::ServeArgs),
+    Doctor(doctor::Doctor),
     #[command(subcommand)]
     Key(keys::Key),
     #[command(subcommand)]
@@ -199,6 +207,7 @@ async fn dispatch(cli: Cli, show: &Show) -> Result<Exit, Failure> {
     let session =
         || Session::new(show.clone(), Access { url, key, ca: ca.filter(|p| !p.as_os_str().is_empty()) });
     match cli.command {
+        Command::Doctor(args) => args.run(&session()?).await,
         Command::Serve(args) => crate::serve::run(args, show).await,
         Command::Demo(args) => crate::demo::run(args, show).await,
         Command::StubAgent(args) => {
@@ -223,6 +232,7 @@ async fn dispatch(cli: Cli, show: &Show) -> Result<Exit, Failure> {
         Command::Policy(args) => args.run(&session()?).await,
         Command::Role(args) => args.run(&session()?).await,
         Command::Budget(args) => args.run(&session()?).await,
+        Command::Cost(args) => args.run(&session()?).await,
         Command::Dlq(args) => args.run(&session()?).await,
         // It may need no server, and then no key either.
         Command::Audit(args) => args.run(show, session).await,

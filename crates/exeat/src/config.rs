@@ -49,6 +49,10 @@ pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
     pub(crate) public_url: String,
     pub(crate) store: PathBuf,
+    /// Tasks that may be open at once.
+    pub(crate) open_tasks: u64,
+    /// Room on the disk that is kept for what is under way.
+    pub(crate) disk_reserve_bytes: u64,
     pub(crate) levels: Levels,
     pub(crate) default_label: Label,
     pub(crate) bounds: Arc<Bounds>,

@@ -116,6 +116,13 @@ impl PolicySet {
         self.known.values().map(|known| known.because.id.as_str()).collect()
     }
 
+    /// What a policy says of itself, by its `@id`.
+    #[must_use]
+    pub fn reason(&self, id: &str) -> Option<&str> {
+        let found = self.known.values().find(|known| known.because.id == id)?;
+        found.because.reason.as_deref()
+    }
+
     /// Every role that some policy of the set may ask to approve.
     #[must_use]
     pub fn approver_roles(&self) -> BTreeSet<&str> {

@@ -3,14 +3,19 @@
 use std::sync::Arc;
 
 use exeat_core::id::OrgName;
-use exeat_core::key::{Ring, Root};
+use exeat_core::key::Root;
 use exeat_core::ledger::LedgerKey;
 use exeat_core::ports::Archive;
 use exeat_core::registry::{Bounds, EgressMode};
 use exeat_core::time::Span;
+use exeat_core::transport::Prober;
 use exeat_core::walk::Ports;
 
+use crate::disk::Disk;
 use crate::idempotency::InFlight;
+use crate::keyring::Keyring;
+use crate::metrics::Metrics;
+use crate::quota::Quota;
 use crate::runtime::Runtime;
 
 /// What is switched on, from configuration.
@@ -53,6 +58,12 @@ pub struct Settings {
     pub checkpoint_every: u64,
     /// A checkpoint at least this often, if anything was recorded.
     pub checkpoint_interval: Span,
+    /// Tasks that may be open at once.
+    pub open_tasks: u64,
+    /// Room on the disk that is kept for what is under way, in bytes.
+    pub disk_reserve_bytes: u64,
+    /// The files of the key material, which the next start needs.
+    pub key_files: Vec<std::path::PathBuf>,
     /// Where checkpoints are written outside the store.
     pub checkpoint_file: std::path::PathBuf,
 }
@@ -63,16 +74,24 @@ pub struct App {
     pub ports: Ports,
     /// What doors ask.
     pub archive: Arc<dyn Archive>,
+    /// Looks at agents for operators.
+    pub prober: Arc<dyn Prober>,
     /// Runs acts and loops.
     pub runtime: Arc<Runtime>,
     /// Settings.
     pub settings: Settings,
-    /// Derived keys by kid: callbacks, cursors.
-    pub ring: Arc<Ring>,
+    /// Derived keys by kid.
+    pub keyring: Arc<Keyring>,
     /// The root of the derived keys.
     pub root: Root,
     /// Signs heads.
     pub ledger_key: LedgerKey,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// Room on the disk of the store.
+    pub disk: Arc<dyn Disk>,
+    /// What the org has open.
+    pub quota: Quota,
     /// Requests with an `Idempotency-Key` that are running now.
     pub in_flight: InFlight,
 }

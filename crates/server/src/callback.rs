@@ -1,6 +1,7 @@
 //! The door at which foreign agents push: what comes is stored, nothing acts on it here.
 //!
-//! Promises: nothing is read, of body or record, before a token's MAC holds in the ring; whatever is wrong
+//! Promises: nothing is read, of body or record, before a token's MAC holds in the ring (but for the ring itself, at
+//! most once a second, if a key isn't in it); whatever is wrong
 //! looks the same (404, empty); what is answered with 202 is durable, now or before; 429 and 503 are told only
 //! to who has a good token. Never: believes a body, logs a token, answers with content.
 
@@ -17,7 +18,7 @@ use bytes::Bytes;
 use exeat_core::bridge::{Doorway, PushClaim};
 use exeat_core::change::ChangeSet;
 use exeat_core::id::{CallbackId, ChangeId, Ids, OrgName};
-use exeat_core::key::verify_callback;
+use exeat_core::key::{kid_of, verify_callback};
 use exeat_core::ledger::data::NoteData;
 use exeat_core::ledger::{Actor, Code, Data, Draft};
 use exeat_core::payload::{Limits, Payload, Sha256Digest};
@@ -32,6 +33,7 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 
 use crate::app::App;
 use crate::body::PATIENCE;
+use crate::metrics::Callback;
 
 const TOKEN_HEADERS: [&str; 2] = ["x-a2a-notification-token", "a2a-notification-token"];
 /// Buckets kept at most, of each kind.
@@ -45,7 +47,9 @@ pub fn routes() -> Router<Arc<App>> {
     let handler = move |State(app): State<Arc<App>>, Path(id): Path<String>, request: Request| {
         let meters = Arc::clone(&meters);
         async move {
-            match pushed(&app, &meters, &id, request).await {
+            let answer = pushed(&app, &meters, &id, request).await;
+            app.metrics.callback(answer.as_ref().map_or_else(No::counted, |()| Callback::Accepted));
+            match answer {
                 Ok(()) => StatusCode::ACCEPTED.into_response(),
                 Err(no) => no.into_response(),
             }
@@ -65,6 +69,17 @@ enum No {
     TooMany,
     /// It can't be stored now.
     Unavailable,
+}
+
+impl No {
+    const fn counted(&self) -> Callback {
+        match self {
+            Self::NotFound => Callback::NotFound,
+            Self::TooLarge => Callback::TooLarge,
+            Self::TooMany => Callback::TooMany,
+            Self::Unavailable => Callback::Unavailable,
+        }
+    }
 }
 
 impl IntoResponse for No {
@@ -87,10 +102,24 @@ fn unavailable(e: impl std::fmt::Display) -> No {
     No::Unavailable
 }
 
+/// A stranger learns nothing of the store.
+fn unavailable_quietly(e: impl std::fmt::Display) -> No {
+    tracing::error!(error = %e, "the callback keys can't be read");
+    No::NotFound
+}
+
 async fn pushed(app: &App, meters: &Meters, id: &str, request: Request) -> Result<(), No> {
     let callback: CallbackId = id.parse().map_err(|_| No::NotFound)?;
     let credentials = Credentials::of(request.headers(), request.uri().query()).ok_or(No::NotFound)?;
-    let org = credentials.org(app, &callback)?;
+    let org = match credentials.org(app, &callback) {
+        Err(_) if credentials.name_a_new_key(app) => {
+            let (archive, now) = (app.archive.as_ref(), app.ports.clock.now());
+            let read = app.keyring.reload(archive, &app.root, &app.settings.org, now).await;
+            read.map_err(unavailable_quietly)?;
+            credentials.org(app, &callback)?
+        }
+        other => other?,
+    };
     let source = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|c| c.0.ip());
     if !meters.admit(&callback, source, app.settings.callback_per_minute, app.ports.clock.monotonic()) {
         return Err(No::TooMany);
@@ -150,12 +179,19 @@ impl Credentials {
         (!tokens.is_empty()).then_some(Self { tokens, query_only })
     }
 
+    /// Is one of them made with a key that isn't known here, and may the record be asked for it now?
+    fn name_a_new_key(&self, app: &App) -> bool {
+        let ring = app.keyring.now();
+        let unknown = |t: &String| kid_of(t).is_some_and(|kid| !ring.knows(kid));
+        self.tokens.iter().any(unknown) && app.keyring.may_ask(app.ports.clock.monotonic())
+    }
+
     /// The one org that all tokens are of. Reads nothing but the ring.
     fn org(&self, app: &App, callback: &CallbackId) -> Result<OrgName, No> {
-        let now = app.ports.clock.now();
+        let (now, ring) = (app.ports.clock.now(), app.keyring.now());
         let mut known: Option<OrgName> = None;
         for token in &self.tokens {
-            let org = verify_callback(&app.ring, token, callback, now).map_err(|_| No::NotFound)?;
+            let org = verify_callback(&ring, token, callback, now).map_err(|_| No::NotFound)?;
             if known.as_ref().is_some_and(|k| *k != org) {
                 return Err(No::NotFound);
             }

@@ -13,7 +13,7 @@ use exeat_core::endpoint::Endpoint;
 use exeat_core::gate::exeat::PushTarget;
 use exeat_core::gate::verdict::{Governor, Judgement, Opinion, PolicyDenial, Question};
 use exeat_core::id::{CallbackId, OrgName};
-use exeat_core::key::{Ring, mint_callback};
+use exeat_core::key::mint_callback;
 use exeat_core::payload::{Sha256Digest, canonical};
 use exeat_core::registry::Registry;
 use exeat_core::task::desk::Schemas;
@@ -23,6 +23,8 @@ use exeat_core::workflow::Workflow;
 use exeat_policy::json_schema::SchemaCheck;
 use exeat_policy::{PolicySet, Sets, Versions};
 use serde_json::Value;
+
+use crate::keyring::Keyring;
 
 /// Compiled things kept at most, of each kind; beyond that all are forgotten and compiled anew.
 const KEPT: usize = 512;
@@ -209,15 +211,15 @@ impl Flows for Workflows {
 
 /// Our callback door, with the keys that its tokens are made of.
 pub struct CallbackDoor {
-    ring: Arc<Ring>,
+    keyring: Arc<Keyring>,
     public_url: String,
 }
 
 impl CallbackDoor {
     /// At this base, without a slash at the end.
     #[must_use]
-    pub const fn new(ring: Arc<Ring>, public_url: String) -> Self {
-        Self { ring, public_url }
+    pub const fn new(keyring: Arc<Keyring>, public_url: String) -> Self {
+        Self { keyring, public_url }
     }
 }
 
@@ -226,7 +228,7 @@ impl PushDoor for CallbackDoor {
         if self.public_url.is_empty() {
             return None;
         }
-        let token = mint_callback(&self.ring, org, callback, until).ok()?;
+        let token = mint_callback(&self.keyring.now(), org, callback, until).ok()?;
         Some(PushTarget {
             url: format!("{}/api/v1/a2a/callback/{callback}", self.public_url),
             token: token.expose().to_owned(),

@@ -11,28 +11,36 @@ pub mod auth;
 pub mod body;
 pub mod budgets;
 pub mod callback;
+pub mod callback_keys;
 pub mod checkpoints;
 mod connections;
 pub mod costs;
 pub mod dead_letters;
+pub mod disk;
 pub mod egress_mode;
 pub mod events;
+pub mod explain;
 pub mod govern;
 pub mod health;
 pub mod idempotency;
 pub mod judges;
+pub mod keyring;
 pub mod keys;
 pub mod leases;
 pub mod ledger;
+pub mod metrics;
 pub mod openapi;
 pub mod orgs;
 pub mod page;
 pub mod policy;
+pub mod probe;
 pub mod problem;
+pub mod quota;
 pub mod roles;
 pub mod runtime;
 pub mod shown;
 pub mod tasks;
+pub mod vitals;
 pub mod workflows;
 
 use std::sync::Arc;
@@ -57,17 +65,21 @@ pub fn router(app: Arc<App>) -> Router {
 pub fn admin_routes() -> Router<Arc<App>> {
     Router::new()
         .merge(agents::routes())
+        .merge(probe::routes())
         .merge(roles::routes())
         .merge(egress_mode::routes())
         .merge(policy::routes())
         .merge(workflows::routes())
         .merge(keys::routes())
+        .merge(callback_keys::routes())
         .merge(budgets::routes())
         .merge(costs::routes())
         .merge(ledger::routes())
         .merge(dead_letters::routes())
         .merge(orgs::routes())
         .merge(health::routes())
+        .merge(metrics::routes())
+        .merge(vitals::routes())
         .merge(openapi::routes())
 }
 

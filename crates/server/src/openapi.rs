@@ -129,6 +129,14 @@ pub const ADMIN: &[Route] = &[
         "Why",
         (200, "Agent"),
     ),
+    write(
+        "post",
+        "/api/v1/agents/{key}/probe",
+        &[Operator],
+        "Looks at the agent: is it there, what would be used.",
+        "Why",
+        (200, "Probe"),
+    ),
     read("/api/v1/roles", READER, "Lists the roles that were set.", PAGE, "RolePage"),
     read("/api/v1/roles/{name}", READER, "Shows a role, set or not.", &[], "Role"),
     write("put", "/api/v1/roles/{name}", &[Admin], "Sets a role, whole.", "RoleWritten", (200, "Role")),
@@ -208,6 +216,14 @@ pub const ADMIN: &[Route] = &[
         answer: (204, JSON, ""),
     },
     write(
+        "post",
+        "/api/v1/callback-keys/rotate",
+        &[Admin],
+        "Makes callback tokens with the next key; the old one verifies until its last token expires.",
+        "Nothing",
+        (200, "CallbackKey"),
+    ),
+    write(
         "put",
         "/api/v1/budgets/{scope}",
         &[Admin],
@@ -273,6 +289,11 @@ pub const ADMIN: &[Route] = &[
     ),
     read("/healthz", &[], "Does the process live?", &[], "Health"),
     read("/readyz", &[], "Can it do its work?", &[], "Health"),
+    Route {
+        answer: (200, "application/openmetrics-text", "Text"),
+        ..read("/metrics", READER, "Numbers for Prometheus.", &[], "Text")
+    },
+    read("/api/v1/vitals", READER, "How the gateway stands, in numbers and times.", &[], "Vitals"),
     read("/openapi.json", &[], "This description.", &[], "Any"),
 ];
 

@@ -12,10 +12,10 @@ use axum::{Json, Router};
 use exeat_core::endpoint::Endpoint;
 use exeat_core::gate::verdict::{Action, Entity, Facts, HopFacts, Question};
 use exeat_core::gate::{Asked as AskedGate, Begun, is_halted, posture_rule, weigh};
-use exeat_core::id::{KeyId, RoleName};
+use exeat_core::id::{HopId, KeyId, RoleName};
 use exeat_core::label::Label;
 use exeat_core::ledger::data::Governs;
-use exeat_core::payload::{Content, Payload};
+use exeat_core::payload::Payload;
 use exeat_core::reason::ReasonCode;
 use exeat_core::registry::Registry;
 use exeat_core::registry::change::rule::push_policy;
@@ -29,6 +29,7 @@ use serde_json::{Value, json};
 use crate::app::App;
 use crate::auth::{Admin, Caller, Reader};
 use crate::body::{Body, Text, from_json};
+use crate::explain::past;
 use crate::govern::{Ground, earlier, settle, until_done};
 use crate::idempotency::Once;
 use crate::problem::{Code, Fault, Problem};
@@ -114,7 +115,7 @@ async fn push(State(app): State<Arc<App>>, Admin(caller): Admin, text: Text) -> 
 #[serde(deny_unknown_fields)]
 struct Imagined {
     #[serde(default)]
-    hop_id: Option<Value>,
+    hop_id: Option<HopId>,
     /// `key:ID` or `role:NAME`; the caller's own key if it isn't said.
     #[serde(default)]
     r#as: Option<String>,
@@ -128,6 +129,13 @@ struct Imagined {
     skill: Option<String>,
     #[serde(default)]
     budget_microusd: Option<u64>,
+}
+
+impl Imagined {
+    const fn says_more(&self) -> bool {
+        let (who, what) = (self.r#as.is_some() || self.to.is_some(), self.input.is_some());
+        who || what || self.label.is_some() || self.skill.is_some() || self.budget_microusd.is_some()
+    }
 }
 
 /// Who would send it, and what they may.
@@ -176,13 +184,7 @@ fn facts(
         Endpoint::Agent(key) => registry.agent(key),
         Endpoint::Role(_) | Endpoint::Team(_) => None,
     };
-    let hours = now.seconds().div_euclid(3_600);
-    let kind = |content: &Content| match content {
-        Content::Text(_) => "text",
-        Content::Data(_) => "data",
-        Content::Raw(_) => "raw",
-        Content::Url(_) => "url",
-    };
+    let (hour_utc, weekday) = HopFacts::clock(now);
     HopFacts {
         task: String::new(),
         workflow: String::new(),
@@ -192,15 +194,14 @@ fn facts(
         hops: 1,
         label: label.clone(),
         tainted: false,
-        parts: payload.parts.iter().map(|p| kind(&p.content).to_owned()).collect(),
+        parts: payload.kinds(),
         size_bytes: u64::try_from(payload.bytes().len()).unwrap_or(u64::MAX),
         skill,
         first_contact: agent.is_some_and(|a| !registry.met.contains(&a.key)),
         price_microusd: agent.map_or(0, |a| a.terms.price.estimate_microusd),
         budget_left_microusd: None,
-        hour_utc: u8::try_from(hours.rem_euclid(24)).unwrap_or(0),
-        // 1970-01-01 was a Thursday, the fourth day of the week.
-        weekday: u8::try_from((hours.div_euclid(24) + 3).rem_euclid(7) + 1).unwrap_or(1),
+        hour_utc,
+        weekday,
     }
 }
 
@@ -209,9 +210,11 @@ async fn explain(
     Reader(caller): Reader,
     Body { value: imagined, .. }: Body<Imagined>,
 ) -> Result<Json<Value>, Problem> {
-    if imagined.hop_id.is_some() {
-        let why = "A hop that was made can't be explained by its id yet; say who, to whom and what.";
-        return Err(Problem::invalid("/hop_id", why));
+    if let Some(hop) = imagined.hop_id {
+        if imagined.says_more() {
+            return Err(Problem::invalid("/hop_id", "A hop that was made is named by its id alone."));
+        }
+        return past(&app, &caller, hop).await.map(Json);
     }
     let to = imagined.to.ok_or_else(|| Problem::invalid("/to", "Say to whom: role:N, team:N or agent:K."))?;
     let registry = app.ports.store.registry(caller.org()).await?;

@@ -28,7 +28,7 @@ const SHORTEST: Duration = Duration::from_millis(10);
 /// Pauses between tries to write down an attempt's outcome.
 const RECORD_AGAIN: [u64; 6] = [10, 50, 250, 1_000, 2_000, 4_000];
 
-/// Attempts out at once, per agent: the bulkhead of this process.
+/// Contacts out at once, per agent: the bulkhead of this process.
 #[derive(Default)]
 pub struct Bulkheads(Mutex<BTreeMap<AgentKey, u32>>);
 
@@ -39,8 +39,8 @@ impl Rooms for Bulkheads {
     }
 }
 
-/// One attempt in its agent's bulkhead, until dropped.
-struct Place<'a> {
+/// One contact in its agent's bulkhead, until dropped.
+pub struct Place<'a> {
     bulkheads: &'a Bulkheads,
     agent: AgentKey,
 }
@@ -51,7 +51,7 @@ impl Bulkheads {
         Place { bulkheads: self, agent: agent.clone() }
     }
 
-    /// Attempts out now, over all agents.
+    /// Contacts out now, over all agents.
     #[must_use]
     pub fn out(&self) -> u32 {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
@@ -123,6 +123,11 @@ impl Runtime {
     #[must_use]
     pub fn bulkheads(&self) -> Arc<Bulkheads> {
         Arc::clone(&self.bulkheads)
+    }
+
+    /// A contact of another kind than an attempt, counted as out until dropped.
+    pub fn contact(&self, agent: &AgentKey) -> Place<'_> {
+        self.bulkheads.enter(agent)
     }
 
     /// Whoever watches tasks.

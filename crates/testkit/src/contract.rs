@@ -126,6 +126,7 @@ macro_rules! store_contract {
             writing_a_row_clears_its_claim,
             concurrent_sweeps_share_out_the_rows,
             every_kind_of_due_row_leads_to_its_task,
+            the_vitals_count_what_is_open_and_know_the_oldest,
             the_next_due_time_looks_past_claims,
             now_never_runs_backwards,
             ready_envelopes_come_oldest_first_by_role_and_team
@@ -141,6 +142,7 @@ macro_rules! store_contract {
             notes_settings_and_checkpoints_are_kept,
             api_keys_are_found_by_their_public_half,
             workflows_show_their_newest_version,
+            each_version_of_the_policy_stays,
             tasks_come_newest_first_in_pages_and_filtered,
             approvals_and_dead_letters_come_in_pages,
             a_dead_letter_is_decided_once,

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use exeat_core::approval::Approval;
 use exeat_core::bridge::Doorway;
 use exeat_core::change::{
-    ChangeSet, DeadLetter, Done, DueKind, Key, Receipt, Refused, Row, Snapshot, WorkflowRow,
+    ChangeSet, DeadLetter, Done, DueKind, Key, PolicyRow, Receipt, Refused, Row, Snapshot, WorkflowRow,
 };
 use exeat_core::cost::{Account, Balance};
 use exeat_core::endpoint::Endpoint;
@@ -25,7 +25,7 @@ use exeat_core::ledger::data::ApprovalStatus;
 use exeat_core::payload::{Sealed, Sha256Digest};
 use exeat_core::ports::{
     Archive, Clock, CostBy, CostLine, DueRow, Find, Page, Store, StoredEvent, StoredRecord, TaskFilter,
-    Unreadable,
+    Unreadable, Vitals,
 };
 use exeat_core::principal::ApiKey;
 use exeat_core::registry::{OrgDefaults, Registry};
@@ -261,6 +261,13 @@ impl Archive for Memory {
         }))
     }
 
+    async fn policy(&self, org: &OrgName, version: u32) -> Result<Option<PolicyRow>, Unreadable> {
+        Ok(self.read(org, |o| match o.rows.get(&Key::Policy(version)) {
+            Some(org::Held { row: Row::Policy(p), .. }) => Some(p.clone()),
+            _ => None,
+        }))
+    }
+
     async fn api_keys(&self, org: &OrgName) -> Result<Vec<(ApiKey, u64)>, Unreadable> {
         Ok(self.read(org, |o| {
             let mut keys: Vec<_> = o.rows.values().filter_map(as_key).collect();
@@ -325,6 +332,22 @@ impl Archive for Memory {
 
     async fn balance(&self, org: &OrgName, account: &Account) -> Result<Balance, Unreadable> {
         Ok(self.read(org, |o| o.balances.get(account).copied().unwrap_or_default()))
+    }
+
+    async fn open_tasks(&self, org: &OrgName) -> Result<u64, Unreadable> {
+        Ok(self.read(org, |o| o.vitals().tasks))
+    }
+
+    async fn vitals(&self, org: &OrgName) -> Result<Vitals, Unreadable> {
+        Ok(self.read(org, Org::vitals))
+    }
+
+    async fn last_callback(&self, org: &OrgName) -> Result<Option<Timestamp>, Unreadable> {
+        Ok(self.read(org, |o| {
+            let until =
+                o.rows.values().filter_map(|h| if let Row::Route(r) = &h.row { Some(r.until) } else { None });
+            until.max()
+        }))
     }
 
     async fn payload(&self, org: &OrgName, id: PayloadId) -> Result<Option<Sealed>, Unreadable> {

@@ -129,7 +129,7 @@ impl Desk<'_> {
     }
 
     /// Hard rules and policy for what a turn carries out.
-    fn weigh_egress(
+    pub(crate) fn weigh_egress(
         &mut self,
         hop: &Hop,
         agent: &AgentEntry,
@@ -340,7 +340,7 @@ impl Desk<'_> {
     }
 
     /// The roles that said yes to exactly what would be sent now.
-    fn still_granted(&self, hop: &Hop, bridge: &Bridge) -> BTreeSet<String> {
+    pub(crate) fn still_granted(&self, hop: &Hop, bridge: &Bridge) -> BTreeSet<String> {
         let to = hop.to.to_string();
         let label = hop.seen.join(&bridge.payload.label);
         let subject = Subject {

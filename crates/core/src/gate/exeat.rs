@@ -298,3 +298,50 @@ impl CancelPermit {
 pub const fn cancel(claim: Claim, address: Address, task: String, not_after: Monotonic) -> CancelPermit {
     CancelPermit { claim, address, task, not_after }
 }
+
+/// Whether a probe shows the entry's credential.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carry {
+    /// The posture is signed.
+    Credential,
+    /// It isn't.
+    Nothing,
+}
+
+/// The permit to look at an agent for an operator, minted from the receipt of the act's record.
+#[derive(Debug)]
+#[must_use = "a probe that isn't made leaves a record of an act that nobody did"]
+pub struct ProbePermit {
+    claim: Claim,
+    agent: Arc<AgentEntry>,
+    carry: Carry,
+    not_after: Monotonic,
+}
+
+impl ProbePermit {
+    /// The tenant.
+    #[must_use]
+    pub const fn org(&self) -> &OrgName {
+        &self.claim.org
+    }
+    /// Whom.
+    #[must_use]
+    pub const fn agent(&self) -> &Arc<AgentEntry> {
+        &self.agent
+    }
+    /// With or without the credential.
+    #[must_use]
+    pub const fn carry(&self) -> Carry {
+        self.carry
+    }
+    /// Until when.
+    #[must_use]
+    pub const fn not_after(&self) -> Monotonic {
+        self.not_after
+    }
+}
+
+/// Mints the permit of a probe from the receipt of its record.
+pub const fn probe(claim: Claim, agent: Arc<AgentEntry>, carry: Carry, not_after: Monotonic) -> ProbePermit {
+    ProbePermit { claim, agent, carry, not_after }
+}

@@ -125,6 +125,17 @@ pub struct HopFacts {
     pub weekday: u8,
 }
 
+impl HopFacts {
+    /// The hour (0–23) and the day of the week (1, Monday, to 7) of a time, UTC.
+    #[must_use]
+    pub fn clock(at: Timestamp) -> (u8, u8) {
+        let hours = at.seconds().div_euclid(3_600);
+        // 1970-01-01 was a Thursday, the fourth day of the week.
+        let weekday = (hours.div_euclid(24) + 3).rem_euclid(7) + 1;
+        (u8::try_from(hours.rem_euclid(24)).unwrap_or(0), u8::try_from(weekday).unwrap_or(1))
+    }
+}
+
 /// What the governor looks at beside who and whom.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]

@@ -21,8 +21,10 @@ use crate::principal::ApiKey;
 use crate::registry::{AgentEntry, Registry};
 use crate::time::{Span, Timestamp};
 
+pub mod discover;
 pub mod entry;
 pub mod grant;
+pub mod rotate;
 pub mod rule;
 
 #[cfg(test)]

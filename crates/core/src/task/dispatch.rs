@@ -15,7 +15,6 @@ use crate::id::{AgentKey, ApprovalId, EnvelopeId, HopId, StepName};
 use crate::label::Label;
 use crate::ledger::data::{ApprovalData, ApprovalStatus, EdgeData, Judged};
 use crate::ledger::{Actor, Data, Dir, Draft, OutsideId, Party};
-use crate::payload::Content;
 use crate::reason::ReasonCode;
 use crate::registry::AgentEntry;
 use crate::task::desk::{Desk, Refusal};
@@ -103,12 +102,7 @@ impl Desk<'_> {
     ) -> Result<(), Refusal> {
         let hop = self.hop(id)?.clone();
         let brought = hop.replies.clone().unwrap_or_else(|| hop.input.clone());
-        let ceiling =
-            self.ctx.registry.internal_ceiling(&hop.to).ok_or_else(|| wrong("a foreign forward"))?;
-        let broken =
-            broken.or_else(|| (!hop.seen.flows_to(&ceiling)).then_some(ReasonCode::LabelAboveCeiling));
-        let broken = broken.or_else(|| self.above_delegator(&hop, &ceiling));
-        let resource = Entity::of_internal(&hop.to, &ceiling).ok_or_else(|| wrong("a foreign forward"))?;
+        let (resource, broken) = self.receiver(&hop, broken)?;
         let facts = self.facts(&hop, &brought, None, 0)?;
         let weighed = self.weigh(self.principal(&hop), Action::Forward, resource, facts, broken, granted);
         let edge = EdgeFacts { dir: Dir::Forward, brought: &brought, price: 0, agent: None, from: None };
@@ -124,6 +118,21 @@ impl Desk<'_> {
             }
             Decision::Allow => self.hand_out(id),
         }
+    }
+
+    /// A role or team as policy sees it, and the hard rule that handing this hop over breaks.
+    pub(crate) fn receiver(
+        &self,
+        hop: &Hop,
+        broken: Option<ReasonCode>,
+    ) -> Result<(Entity, Option<ReasonCode>), Refusal> {
+        let ceiling =
+            self.ctx.registry.internal_ceiling(&hop.to).ok_or_else(|| wrong("a foreign forward"))?;
+        let broken = broken
+            .or_else(|| (!hop.seen.flows_to(&ceiling)).then_some(ReasonCode::LabelAboveCeiling))
+            .or_else(|| self.above_delegator(hop, &ceiling));
+        let resource = Entity::of_internal(&hop.to, &ceiling).ok_or_else(|| wrong("a foreign forward"))?;
+        Ok((resource, broken))
     }
 
     fn above_delegator(&self, hop: &Hop, ceiling: &Label) -> Option<ReasonCode> {
@@ -194,8 +203,8 @@ impl Desk<'_> {
         agent: Option<&AgentKey>,
         price_microusd: u64,
     ) -> Result<HopFacts, Refusal> {
-        let parts = self.payload(brought)?.parts.iter().map(|p| part_kind(&p.content).to_owned()).collect();
-        let hours = self.now().seconds().div_euclid(3_600);
+        let parts = self.payload(brought)?.kinds();
+        let (hour_utc, weekday) = HopFacts::clock(self.now());
         Ok(HopFacts {
             task: self.task.id.to_string(),
             workflow: self.task.workflow.as_ref().map(ToString::to_string).unwrap_or_default(),
@@ -211,9 +220,8 @@ impl Desk<'_> {
             first_contact: agent.is_some_and(|a| !self.ctx.registry.met.contains(a)),
             price_microusd,
             budget_left_microusd: self.task.budget_left(),
-            hour_utc: u8::try_from(hours.rem_euclid(24)).unwrap_or(0),
-            // 1970-01-01 was a Thursday, the fourth day of the week.
-            weekday: u8::try_from((hours.div_euclid(24) + 3).rem_euclid(7) + 1).unwrap_or(1),
+            hour_utc,
+            weekday,
         })
     }
 
@@ -417,13 +425,4 @@ pub(crate) fn policies_of(weighed: &Weighed) -> String {
 
 pub(crate) fn wrong(what: &str) -> Refusal {
     Refusal::Wrong(what.to_owned())
-}
-
-const fn part_kind(content: &Content) -> &'static str {
-    match content {
-        Content::Text(_) => "text",
-        Content::Data(_) => "data",
-        Content::Raw(_) => "raw",
-        Content::Url(_) => "url",
-    }
 }

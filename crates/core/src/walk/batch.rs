@@ -11,11 +11,11 @@ use crate::bridge::ForeignKey;
 use crate::change::{ChangeSet, Key, Receipt, Refused, Row, TaskEvent};
 use crate::cost::{Account, Balance, apply};
 use crate::faults::Fault;
-use crate::gate::exeat::AttemptLease;
+use crate::gate::exeat::{AttemptLease, Claim};
 use crate::id::{HopId, TaskId};
-use crate::ledger::EdgeKey;
 use crate::ledger::chain::{Appended, Head, append};
-use crate::ledger::data::CostEntry;
+use crate::ledger::data::{Act as OperatorAct, CostEntry};
+use crate::ledger::{Data, EdgeKey};
 use crate::payload::Sha256Digest;
 
 /// What a batch is settled against, as read under the lock: an absent row has version 0.
@@ -105,6 +105,12 @@ impl Planned {
             id: self.set.id,
             seqs: self.records.iter().map(|r| r.record.seq).collect(),
             leases: self.set.leases.iter().cloned().map(AttemptLease::receipted).collect(),
+            discoveries: self
+                .records
+                .iter()
+                .filter(|r| matches!(&r.record.data, Data::Operator(o) if o.act == OperatorAct::Discover))
+                .map(|r| Claim::receipted(self.set.org.clone(), r.record.seq))
+                .collect(),
         }
     }
 }

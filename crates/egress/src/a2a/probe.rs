@@ -1,12 +1,14 @@
 //! Probing an agent for an operator: is it there, what does its card say, what would be used.
 //!
-//! A recorded act of its own: it takes the claim of its durable record by value, carries no content, changes
+//! A recorded act of its own: it takes the permit of its durable record by value, carries no content, changes
 //! nothing that is kept, and shows a secret only where it is told to (an unsigned entry's is never shown).
 
-use exeat_core::gate::exeat::{Claim, Interface};
-use exeat_core::payload::Sha256Digest;
+use async_trait::async_trait;
+use exeat_core::gate::exeat::{Carry, ProbePermit};
+use exeat_core::id::OrgName;
 use exeat_core::registry::AgentEntry;
 use exeat_core::time::{Monotonic, Span};
+use exeat_core::transport::{Auth, Probed, ProbedCard, Prober};
 use exeat_wire::answer::TaskAnswer;
 use exeat_wire::card::Card;
 use exeat_wire::request::{self, TaskFrame};
@@ -17,6 +19,7 @@ use super::choose::Found;
 use super::contact::{Contact, Got};
 use super::{A2a, REQUEST_ID, recorded};
 use crate::credential::Presented;
+use crate::credential::echo::Echoes;
 use crate::entry::entry_of;
 use crate::target::Entry;
 
@@ -25,68 +28,11 @@ const NO_TASK: &str = "no-such-task";
 /// Skills shown at most.
 const MOST_SKILLS: usize = 100;
 
-/// Whether the entry's credential is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Carry {
-    /// The posture is signed.
-    Credential,
-    /// It isn't.
-    Nothing,
-}
-
-/// Whether the agent takes the credential.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Auth {
-    /// It answered a call that carried it.
-    Ok,
-    /// It answered 401 or 403.
-    Refused,
-    /// There is none, it wasn't to be shown, or the call brought no answer.
-    NotTried,
-}
-
-/// What the card says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProbedCard {
-    /// Where it lay.
-    pub found_at: String,
-    /// Digest of its bytes.
-    pub digest: Sha256Digest,
-    /// The agent's name for itself.
-    pub name: String,
-    /// Ids of its skills, at most a hundred.
-    pub skills: Vec<String>,
-}
-
-/// What a probe found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Probed {
-    /// Did anybody answer?
-    pub reachable: bool,
-    /// The card, if there is one.
-    pub card: Option<ProbedCard>,
-    /// The interface that a send would use, and why.
-    pub would_use: Option<(Interface, String)>,
-    /// Does it take the credential?
-    pub auth: Auth,
-    /// Does the card claim push? A yes is no proof.
-    pub push_claimed: bool,
-    /// From the first look-up to the card's last byte.
-    pub latency: Span,
-    /// What would stand in the way of a send, one sentence each.
-    pub problems: Vec<String>,
-}
-
-impl A2a {
-    /// Probes `agent`, over by `not_after`. The claim is the proof of the probe's durable record.
-    pub async fn probe(
-        &self,
-        claim: Claim,
-        agent: &AgentEntry,
-        carry: Carry,
-        not_after: Monotonic,
-    ) -> Probed {
-        let mut probed = Probed {
+#[async_trait]
+impl Prober for A2a {
+    async fn probe(&self, permit: ProbePermit) -> Probed {
+        let (agent, not_after) = (&**permit.agent(), permit.not_after());
+        let probed = Probed {
             reachable: false,
             card: None,
             would_use: None,
@@ -97,29 +43,46 @@ impl A2a {
         };
         let entry = match entry_of(agent) {
             Ok(entry) => entry,
-            Err(e) => return probed.with(e.to_string()),
+            Err(e) => return with(probed, e.to_string()),
         };
-        let credential = match carry {
+        let credential = match permit.carry() {
             Carry::Nothing => None,
-            Carry::Credential => match self.present(claim.org(), agent, &entry, &entry.registered).await {
+            Carry::Credential => match self.present(permit.org(), agent, &entry, &entry.registered).await {
                 Ok(credential) => credential,
-                Err(e) => return probed.with(e.to_string()),
+                Err(e) => return with(probed, e.to_string()),
             },
         };
+        // What was escaped in part in the agent's bytes shows only now.
+        let echoes = Echoes::of(credential.iter().map(Presented::secret));
+        let probed = self.fetch_and_weigh(permit.org(), agent, &entry, credential, not_after, probed).await;
+        clean(probed, &echoes)
+    }
+}
+
+impl A2a {
+    async fn fetch_and_weigh(
+        &self,
+        org: &OrgName,
+        agent: &AgentEntry,
+        entry: &Entry,
+        credential: Option<Presented>,
+        not_after: Monotonic,
+        mut probed: Probed,
+    ) -> Probed {
         let began = self.connector.now();
-        let found = self.fetch(agent, &entry, credential.as_ref(), not_after).await;
+        let found = self.fetch(agent, entry, credential.as_ref(), not_after).await;
         probed.latency = self.connector.now().left(began);
         match found {
-            Ok(found) => self.weigh(&claim, agent, &entry, credential, &found, not_after, probed).await,
-            Err(NoCard::Refused { detail, .. }) => Probed { reachable: true, ..probed }.with(detail),
-            Err(NoCard::Later { detail, .. } | NoCard::Never { detail, .. }) => probed.with(detail),
+            Ok(found) => self.weigh(org, agent, entry, credential, &found, not_after, probed).await,
+            Err(NoCard::Refused { detail, .. }) => with(Probed { reachable: true, ..probed }, detail),
+            Err(NoCard::Later { detail, .. } | NoCard::Never { detail, .. }) => with(probed, detail),
         }
     }
 
     #[expect(clippy::too_many_arguments, reason = "one step of the probe above, apart only for its length")]
     async fn weigh(
         &self,
-        claim: &Claim,
+        org: &OrgName,
         agent: &AgentEntry,
         entry: &Entry,
         credential: Option<Presented>,
@@ -139,7 +102,7 @@ impl A2a {
         probed.problems.extend(missing(card, agent));
         let (interface, target) = match self.pick(card, agent, entry) {
             Ok(picked) => picked,
-            Err((_, detail)) => return probed.with(detail),
+            Err((_, detail)) => return with(probed, detail),
         };
         let claimed = interface.dialect.unwrap_or(exeat_wire::Dialect::V1_0);
         let why = format!("the first interface that is allowed and spoken; spoken to in A2A {claimed}");
@@ -147,10 +110,10 @@ impl A2a {
         if credential.is_none() {
             return probed;
         }
-        match self.present(claim.org(), agent, entry, target.origin()).await {
-            Err(e) => probed.with(e.to_string()),
+        match self.present(org, agent, entry, target.origin()).await {
+            Err(e) => with(probed, e.to_string()),
             Ok(credential) => {
-                let key = Self::key(claim.org(), agent, credential.as_ref());
+                let key = Self::key(org, agent, credential.as_ref());
                 let (dialect, switch) = self.dialect(agent, &key, &target.to_string(), claimed);
                 let tenant = interface.tenant.clone();
                 let contact =
@@ -175,11 +138,25 @@ impl A2a {
     }
 }
 
-impl Probed {
-    fn with(mut self, problem: String) -> Self {
-        self.problems.push(problem.chars().take(500).collect());
-        self
+fn with(mut probed: Probed, problem: String) -> Probed {
+    probed.problems.push(problem.chars().take(500).collect());
+    probed
+}
+
+/// The same without the secret that was shown, wherever the agent put it.
+fn clean(mut probed: Probed, echoes: &Echoes) -> Probed {
+    let scrub = |text: &mut String| *text = echoes.scrub_text(text);
+    if let Some(card) = &mut probed.card {
+        scrub(&mut card.found_at);
+        scrub(&mut card.name);
+        card.skills.iter_mut().for_each(scrub);
     }
+    if let Some((interface, _)) = &mut probed.would_use {
+        scrub(&mut interface.url);
+        scrub(&mut interface.version);
+    }
+    probed.problems.iter_mut().for_each(scrub);
+    probed
 }
 
 /// What the entry expects and the card doesn't show.

@@ -1,15 +1,17 @@
 //! Probes: what an operator learns, and what goes out for it.
 
-use exeat_core::gate::exeat::Claim;
+use std::sync::Arc;
+
+use exeat_core::gate::exeat::{self, Carry, Claim};
 use exeat_core::registry::AgentEntry;
-use exeat_egress::a2a::probe::{Auth, Carry, Probed};
+use exeat_core::transport::{Auth, Probed, Prober as _};
 use serde_json::json;
 
 use crate::agent::{Agent, LATER, World, bearer, card_1_0, entry, org, rpc_error, rpc_ok, status};
-use crate::peers::Peer;
+use crate::peers::{Peer, ok};
 
 async fn probe(world: &World, agent: &AgentEntry, carry: Carry) -> Probed {
-    world.a2a.probe(Claim::receipted(org(), 1), agent, carry, LATER).await
+    world.a2a.probe(exeat::probe(Claim::receipted(org(), 1), Arc::new(agent.clone()), carry, LATER)).await
 }
 
 #[tokio::test]
@@ -69,4 +71,22 @@ async fn what_stands_in_the_way_is_named_and_nobody_else_is_contacted() {
     refused.posture.allow_cidrs.insert("169.254.0.0/16".to_owned());
     let probed = probe(&World::new(), &refused, Carry::Nothing).await;
     assert!(!probed.reachable && probed.problems[0].contains("link-local"), "{:?}", probed.problems);
+}
+
+#[tokio::test]
+async fn an_echo_of_the_secret_in_a_card_is_shown_to_nobody_however_it_is_escaped() {
+    let secret = "tok-1";
+    let skill = json!([{ "id": secret, "name": "r", "description": "", "tags": [] }]);
+    let card = card_1_0(&json!({ "name": "NAME", "skills": skill })).to_string();
+    let card = card.replace("NAME", "\\u0074ok-1");
+    let agent = Agent::by_path(move |path, request| match path {
+        "/.well-known/agent-card.json" => Some(ok(&card)),
+        _ => request.starts_with("POST").then(|| rpc_error(-32001, "no such task")),
+    });
+    let mut listed = agent.entry();
+    listed.posture.credential = bearer();
+    let probed = probe(&World::new(), &listed, Carry::Credential).await;
+    let card = probed.card.as_ref().unwrap();
+    assert_eq!((card.name.as_str(), card.skills.as_slice()), ("[secret]", &["[secret]".to_owned()][..]));
+    assert!(!format!("{probed:?}").contains(secret));
 }

@@ -20,6 +20,7 @@ pub(crate) enum Agent {
     Sign(Sign),
     List(List),
     Show(Named),
+    Probe(super::probe::Probe),
     /// Deny new hops to it
     #[command(after_help = "Example:\n  exeat agent disable auditor --reason 'contract ended'")]
     Disable(Act),
@@ -215,6 +216,7 @@ impl Agent {
                 session.show.result(&agent, |style| whole(style, &agent))?;
                 Ok(Exit::Done)
             }
+            Self::Probe(args) => args.run(session).await,
             Self::Disable(args) => args.run(session, "disable").await,
             Self::Enable(args) => args.run(session, "enable").await,
             Self::Revoke(args) => args.run(session, "revoke").await,

@@ -24,6 +24,13 @@ pub(crate) enum Key {
         #[arg(value_name = "KEY_ID")]
         id: KeyId,
     },
+    /// Make callback tokens with the next key; hops in flight keep theirs
+    #[command(after_help = "\
+The old key verifies until the last token has expired that was made with it.
+
+Example:
+  exeat key rotate-callback")]
+    RotateCallback,
 }
 
 /// Create a key; it is shown this once
@@ -95,6 +102,19 @@ impl Key {
                     .collect();
                 let headings = ["KEY", "NAME", "SCOPES", "APPROVES AS", "WORKS AS", "CLEARANCE", "REVOKED"];
                 session.show.result(&page, |style| table(style, headings, &rows))?;
+            }
+            Self::RotateCallback => {
+                let rotated =
+                    session.client.json(&Call::post(&["callback-keys", "rotate"], &json!({}))).await?;
+                session.show.result(&rotated, |_| {
+                    let until = time(rotated.get("retires_at").unwrap_or(&Value::Null));
+                    let old = if until.is_empty() {
+                        String::new()
+                    } else {
+                        format!("; the old one verifies until {until}")
+                    };
+                    format!("callback key {}{old}", cell(&rotated, "key_id"))
+                })?;
             }
             Self::Revoke { id } => {
                 session.client.send(&Call::delete(&["keys", id.as_str()])).await?;

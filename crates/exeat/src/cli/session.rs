@@ -37,6 +37,19 @@ impl Session {
         Ok(Self { show, client, access })
     }
 
+    /// Does the address itself say that the server is on this machine?
+    pub(crate) fn is_on_this_machine(&self) -> bool {
+        Client::is_loopback(&self.access.url)
+    }
+
+    /// A client without a key for another address of the same server.
+    ///
+    /// # Errors
+    /// If it isn't an http or https URL.
+    pub(crate) fn at(&self, url: &str) -> Result<Client, Failure> {
+        Client::new(url, None, self.access.ca.as_deref())
+    }
+
     /// The same with another key.
     pub(crate) fn with_key(self, key: &str) -> Result<Self, Failure> {
         Self::new(self.show, Access { key: Some(key.to_owned()), ..self.access })

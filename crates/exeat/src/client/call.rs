@@ -15,6 +15,7 @@ use url::{Position, Url};
 #[derive(Clone)]
 pub(crate) struct Call {
     method: Method,
+    prefix: &'static [&'static str],
     segments: Vec<String>,
     query: Vec<(&'static str, String)>,
     headers: Vec<(HeaderName, String)>,
@@ -26,6 +27,7 @@ impl Call {
     fn new(method: Method, segments: &[&str]) -> Self {
         Self {
             method,
+            prefix: &["api", "v1"],
             segments: segments.iter().map(|s| (*s).to_owned()).collect(),
             query: Vec::new(),
             headers: Vec::new(),
@@ -37,6 +39,11 @@ impl Call {
     /// Reads; segments are those below `/api/v1`.
     pub(crate) fn get(segments: &[&str]) -> Self {
         Self::new(Method::GET, segments)
+    }
+
+    /// Reads what lies beside the API: `healthz`, `readyz`.
+    pub(crate) fn root(name: &str) -> Self {
+        Self { prefix: &[], ..Self::get(&[name]) }
     }
 
     /// Removes.
@@ -126,7 +133,7 @@ impl Call {
         url.path_segments_mut()
             .map_err(|()| "the server's URL can't have a path".to_owned())?
             .pop_if_empty()
-            .extend(["api", "v1"])
+            .extend(self.prefix)
             .extend(&self.segments);
         if !self.query.is_empty() {
             url.query_pairs_mut().extend_pairs(&self.query);

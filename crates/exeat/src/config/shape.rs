@@ -15,7 +15,7 @@ pub(super) struct Raw {
     pub(super) a2a_egress_enabled: bool,
     pub(super) single_operator: bool,
     pub(super) server: Server,
-    pub(super) store: Url,
+    pub(super) store: Store,
     pub(super) bus: Url,
     pub(super) labels: LabelNames,
     pub(super) limits: RawLimits,
@@ -34,6 +34,13 @@ pub(super) struct Raw {
 pub(super) struct Server {
     pub(super) listen: String,
     pub(super) public_url: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Store {
+    pub(super) url: String,
+    pub(super) reserve_bytes: u64,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -58,6 +65,7 @@ pub(super) struct RawLimits {
     pub(super) continuation_bytes: usize,
     pub(super) depth: u32,
     pub(super) hops: u32,
+    pub(super) open_tasks: u64,
 }
 
 #[derive(Clone, Debug, Deserialize)]

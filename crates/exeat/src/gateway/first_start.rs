@@ -7,7 +7,7 @@ use std::path::Path;
 
 use exeat_core::change::{ChangeSet, PolicyRow, Row, Write};
 use exeat_core::id::{ChangeId, Ids, OrgName};
-use exeat_core::key::Kid;
+use exeat_core::key::{CALLBACK_KEYS, CallbackKey, KeyState, Kid};
 use exeat_core::label::Label;
 use exeat_core::ledger::data::{ChangeData, Condition, Governs};
 use exeat_core::ledger::{Actor, Code, Data, Draft, OutsideId};
@@ -23,8 +23,6 @@ use zeroize::Zeroizing;
 pub(crate) const ROOT_CHECK: &str = "root_check";
 /// The setting that tells which key signs heads: its public half, PEM.
 pub(crate) const LEDGER_KEY: &str = "ledger_key";
-/// The setting that lists the callback keys: kid, epoch, state.
-pub(crate) const CALLBACK_KEYS: &str = "callback_keys";
 
 /// What a first start makes.
 pub(crate) struct First {
@@ -64,7 +62,8 @@ pub(crate) fn first(facts: &Facts<'_>, mut ids: Ids) -> First {
     put(&mut set, Row::Setting(ROOT_CHECK.into(), json!(hex::encode(facts.root_check))));
     put(&mut set, Row::Setting(LEDGER_KEY.into(), json!(facts.ledger_key)));
     let kid = Kid::draw(&mut ids);
-    put(&mut set, Row::Setting(CALLBACK_KEYS.into(), json!([{ "kid": kid, "epoch": 1, "state": "active" }])));
+    let first_key = CallbackKey { kid, epoch: 1, state: KeyState::Active, retires_at: None };
+    put(&mut set, Row::Setting(CALLBACK_KEYS.into(), json!([first_key])));
     record(&mut set, Governs::Org, facts.org.as_str(), None, Some("created"));
     record(&mut set, Governs::Policy, "org", Some(digest), None);
     record(&mut set, Governs::Egress, "org", None, Some("off"));

@@ -46,6 +46,11 @@ pub(crate) enum StoreIs {
 }
 
 impl Keys {
+    /// Where the key material of a data folder lies.
+    pub(crate) fn files(data: &Path) -> Vec<PathBuf> {
+        ["root-1", "ledger-1"].iter().map(|name| data.join("keys").join(name)).collect()
+    }
+
     /// Reads the key material of a data folder, or makes it where nothing depends on it yet.
     pub(crate) fn of(data: &Path, store: StoreIs, entropy: &dyn Entropy) -> Result<Self, NoKeys> {
         let folder = data.join("keys");

@@ -1,9 +1,11 @@
-//! The system's clock and randomness: the one place where each comes in.
+//! The system's clock, randomness and disk: the one place where each comes in.
 
+use std::path::PathBuf;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use exeat_core::ports::{Clock, Entropy};
 use exeat_core::time::{Monotonic, Timestamp};
+use exeat_server::disk::Disk;
 
 /// The clocks of this machine.
 pub(crate) struct SystemClock {
@@ -52,5 +54,16 @@ impl Entropy for SystemEntropy {
             std::process::abort();
         }
         seed
+    }
+}
+
+/// The disk that a folder lies on.
+pub(crate) struct FolderDisk(pub(crate) PathBuf);
+
+impl Disk for FolderDisk {
+    fn free_bytes(&self) -> Option<u64> {
+        let disk = rustix::fs::statvfs(&self.0).ok()?;
+        // What others than root may still take.
+        Some(disk.f_bavail.saturating_mul(disk.f_frsize))
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use exeat_core::id::{Ids, OrgName};
-use exeat_core::key::{KeyState, Kid, Purpose, Ring, Root, derive};
+use exeat_core::key::{Ring, Root};
 use exeat_core::ledger::data::Governs;
 use exeat_core::ports::{Archive, Clock, Entropy, Store};
 use exeat_core::registry::OrgDefaults;
@@ -18,15 +18,18 @@ use exeat_egress::resolve::{Dns, Resolver};
 use exeat_egress::target::{Origins, Platform};
 use exeat_server::app::{App, Settings};
 use exeat_server::judges;
+use exeat_server::keyring::Keyring;
+use exeat_server::metrics::Metrics;
+use exeat_server::metrics::metered::{MeteredStore, MeteredTransport};
+use exeat_server::quota::Quota;
 use exeat_server::runtime::Runtime;
 use exeat_store::{Options, Sqlite};
-use serde::Deserialize;
 use serde_json::Value;
 use tokio::net::TcpListener;
 
-use super::first_start::{self, CALLBACK_KEYS, Facts, LEDGER_KEY, ROOT_CHECK};
+use super::first_start::{self, Facts, LEDGER_KEY, ROOT_CHECK};
 use super::keys::{Keys, NoKeys, StoreIs};
-use super::system::{SystemClock, SystemEntropy};
+use super::system::{FolderDisk, SystemClock, SystemEntropy};
 use crate::config::{self, BadConfig, Config};
 
 /// The org of an embedded store.
@@ -179,12 +182,26 @@ pub(crate) async fn open(place: &Place<'_>) -> Result<Gateway, NotStarted> {
     };
     // What it reads of the configuration may be wrong, so it comes before anything is made.
     let transport = transport(place.data, &config, address, &org, clock.clone())?;
-    let store = Sqlite::open(&config.store, org.clone(), defaults, clock.clone(), Options::default()).await?;
+    let metrics = Arc::new(Metrics::default());
+    let counts = Arc::clone(&metrics);
+    let options = Options { on_batch: Some(Arc::new(move |sets| counts.batch(sets))), ..Options::default() };
+    let store = Sqlite::open(&config.store, org.clone(), defaults, clock.clone(), options).await?;
     not_behind(&store, clock.as_ref()).await?;
     let (keys, is_first) = key_material(place.data, &store, &org, &config, clock.as_ref()).await?;
     not_older(&store, &org, &place.data.join(&config.ledger.checkpoint_file), &keys).await?;
-    let ring = Arc::new(ring(&store, &org, &keys.root).await?);
-    let app = assemble(place.data, &config, address, Arc::clone(&store), transport, org, keys, ring, clock);
+    let keyring = Arc::new(keyring(&store, &org, &keys.root, clock.now()).await?);
+    let app = assemble(
+        place.data,
+        &config,
+        address,
+        Arc::clone(&store),
+        transport,
+        org,
+        keys,
+        keyring,
+        metrics,
+        clock,
+    );
     Ok(Gateway { app, listener, address, store, config, is_first })
 }
 
@@ -304,24 +321,12 @@ async fn note_single_operator(store: &Sqlite, org: &OrgName, config: &Config) ->
     store.commit(set).await.map_err(|e| NotStarted::Record(e.to_string())).map(|_| ())
 }
 
-#[derive(Deserialize)]
-struct CallbackKey {
-    kid: Kid,
-    epoch: u32,
-    state: KeyState,
-}
-
-async fn ring(store: &Sqlite, org: &OrgName, root: &Root) -> Result<Ring, NotStarted> {
-    let listed = store.setting(org, CALLBACK_KEYS).await.map_err(|e| NotStarted::Record(e.to_string()))?;
-    let listed = listed.map(|(v, _)| v).unwrap_or_default();
-    let keys: Vec<CallbackKey> = serde_json::from_value(listed)
-        .map_err(|e| NotStarted::Record(format!("setting {CALLBACK_KEYS} can't be read: {e}")))?;
-    let mut ring = Ring::new();
-    for key in keys.into_iter().filter(|k| k.state != KeyState::Retired) {
-        let derived = derive(root, Purpose::Callback, Some(org), key.epoch);
-        ring.insert(key.kid, org.clone(), Purpose::Callback, key.state, derived);
-    }
-    Ok(ring)
+/// The keys that the record lists, derived.
+async fn keyring(store: &Sqlite, org: &OrgName, root: &Root, now: Timestamp) -> Result<Keyring, NotStarted> {
+    let keyring = Keyring::new(Ring::new());
+    let read = keyring.reload(store, root, org, now).await;
+    read.map_err(|e| NotStarted::Record(e.to_string()))?;
+    Ok(keyring)
 }
 
 #[expect(clippy::too_many_arguments, reason = "everything comes together here, once")]
@@ -333,21 +338,27 @@ fn assemble(
     transport: A2a,
     org: OrgName,
     keys: Keys,
-    ring: Arc<Ring>,
+    keyring: Arc<Keyring>,
+    metrics: Arc<Metrics>,
     clock: Arc<SystemClock>,
 ) -> Arc<App> {
     let runtime = Runtime::new(config.bounds.send_timeout);
+    let transport = Arc::new(transport);
     let public_url = match config.public_url.as_str() {
         "" => format!("http://{address}"),
         url => url.to_owned(),
     };
     let ports = Ports {
-        store: store.clone(),
-        transport: Arc::new(transport),
+        store: Arc::new(MeteredStore {
+            store: store.clone(),
+            clock: clock.clone(),
+            metrics: Arc::clone(&metrics),
+        }),
+        transport: Arc::new(MeteredTransport { transport: transport.clone(), metrics: Arc::clone(&metrics) }),
         governors: Arc::new(judges::Policies::default()),
         schemas: Arc::new(judges::JsonSchemas::default()),
         flows: Arc::new(judges::Workflows::default()),
-        door: Arc::new(judges::CallbackDoor::new(Arc::clone(&ring), public_url.clone())),
+        door: Arc::new(judges::CallbackDoor::new(Arc::clone(&keyring), public_url.clone())),
         rooms: runtime.bulkheads(),
         bus: Arc::new(exeat_bus::Local::new()),
         clock,
@@ -363,14 +374,21 @@ fn assemble(
         connections: exeat_server::connections_within(super::system::raised_descriptors()),
         checkpoint_every: config.ledger.checkpoint_every,
         checkpoint_interval: config.ledger.checkpoint_interval,
+        open_tasks: config.open_tasks,
+        disk_reserve_bytes: config.disk_reserve_bytes,
+        key_files: Keys::files(data),
         checkpoint_file: data.join(&config.ledger.checkpoint_file),
     };
     Arc::new(App {
         ports,
         archive: store,
+        prober: transport,
         runtime,
         settings,
-        ring,
+        keyring,
+        metrics,
+        disk: Arc::new(FolderDisk(data.to_owned())),
+        quota: Quota::default(),
         root: keys.root,
         ledger_key: keys.ledger,
         in_flight: exeat_server::idempotency::InFlight::default(),

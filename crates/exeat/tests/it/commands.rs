@@ -325,6 +325,12 @@ fn each_command_asks_what_the_api_offers() {
             "PUT /budgets/agent:a",
             json!({"limit_microusd": 5, "period": "day"}),
         ),
+        ("cost show", "GET /costs?by=agent", Value::Null),
+        (
+            "cost show --by day --from 2026-01-01 --to 2026-02-01T01:00:00Z",
+            "GET /costs?by=day&from=2026-01-01T00%3A00%3A00.000000Z&to=2026-02-01T01%3A00%3A00.000000Z",
+            Value::Null,
+        ),
         ("workflow show w --version 2", "GET /workflows/w?version=2", Value::Null),
         (
             "audit list --task ID --kind edge --from 3",
@@ -334,7 +340,9 @@ fn each_command_asks_what_the_api_offers() {
         ("audit list --limit 5", "GET /ledger?order=newest&limit=5", Value::Null),
         ("audit verify", "GET /ledger/verify", Value::Null),
         ("audit key", "GET /ledger/key", Value::Null),
+        ("policy explain ID", "POST /policy/explain", json!({"hop_id": ID})),
         ("key list", "GET /keys?limit=200", Value::Null),
+        ("key rotate-callback", "POST /callback-keys/rotate", json!({})),
         ("key revoke abc", "DELETE /keys/abc", Value::Null),
         ("org create acme", "POST /orgs", json!({"name": "acme"})),
     ] {

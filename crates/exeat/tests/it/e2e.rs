@@ -4,12 +4,14 @@
 mod approvals;
 mod chain;
 mod dead_letters;
+mod doctor;
 mod doors;
 mod first_steps;
 mod foreign_peers;
 mod lists;
 mod nothing_leaves;
 mod outcomes;
+mod probes;
 mod push_and_sweep;
 mod rig;
 mod says;

@@ -7,6 +7,7 @@ mod http;
 mod kill;
 mod ledger;
 mod rig;
+mod rotation;
 mod secrets;
 mod start;
 mod work;

@@ -24,9 +24,11 @@ use serde_json::Value;
 use crate::app::App;
 use crate::auth::{Caller, Requester};
 use crate::body::Body;
+use crate::disk::room_for_new;
 use crate::idempotency::{Idempotent, Once, Turn};
 use crate::judges::Workflows;
 use crate::problem::{Code, Fault, Problem};
+use crate::quota::one_more_task;
 use crate::shown::hop::UpTo;
 use crate::shown::{Sight, task};
 use crate::tasks::{given, outcome, preferred_wait, settled, task_of, waited, whole, with_edges};
@@ -73,6 +75,8 @@ pub(crate) async fn start(
         Turn::Run(once) => once,
         Turn::Replay(answer) => return replayed(&app, &caller, answer, wait).await,
     };
+    room_for_new(&app)?;
+    one_more_task(&app, caller.org()).await?;
     let Begun { id, answer, decided_at, acts } = begin(&app, &flows, &caller, &body.value, &once).await?;
     drop(once);
     app.runtime.act(acts);

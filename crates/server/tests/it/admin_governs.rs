@@ -127,8 +127,14 @@ async fn an_explanation_says_what_would_become_of_a_hop_and_changes_nothing() {
     rig.admin(ask("agent:none", json!({}))).await.problem(422, "unknown_destination");
     rig.admin(ask("agent:peer", json!({ "label": "secret" }))).await.problem(422, "bad_label");
     rig.admin(ask("agent:peer", json!({ "as": "somebody" }))).await.problem(422, "invalid");
-    let hop = post("/api/v1/policy/explain", &json!({ "hop_id": "0197f3a0-0000-7000-8000-000000000001" }));
-    assert_eq!(rig.admin(hop).await.problem(422, "invalid")["errors"][0]["pointer"], "/hop_id");
+    let hop = |more: Value| {
+        let mut body = json!({ "hop_id": "0197f3a0-0000-7000-8000-000000000001" });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        post("/api/v1/policy/explain", &body)
+    };
+    rig.admin(hop(json!({}))).await.problem(404, "not_found");
+    let both = rig.admin(hop(json!({ "to": "role:writer" }))).await.problem(422, "invalid");
+    assert_eq!(both["errors"][0]["pointer"], "/hop_id");
 }
 
 const FLOW: &str = "name: w\nsteps:\n  draft: { to: role:writer }\n";

@@ -3,14 +3,14 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use axum::Router;
 use axum::body::Body;
 use exeat_core::change::{ChangeSet, PolicyRow, Row, Write};
-use exeat_core::gate::exeat::{CancelPermit, Exeat, Look};
+use exeat_core::gate::exeat::{CancelPermit, Carry, Exeat, Look, ProbePermit};
 use exeat_core::id::{ChangeId, Ids, KeyId, OrgName};
 use exeat_core::key::{Ring, Root};
 use exeat_core::label::Levels;
@@ -20,10 +20,12 @@ use exeat_core::ports::{Clock, Entropy, Store};
 use exeat_core::principal::{ApiKey, KeyScope};
 use exeat_core::registry::{AgentEntry, Bounds, EgressMode, OrgDefaults};
 use exeat_core::time::{Monotonic, Span, Timestamp};
-use exeat_core::transport::{CancelOutcome, LookOutcome, SendReport, Transport};
+use exeat_core::transport::{Auth, CancelOutcome, LookOutcome, Probed, Prober, SendReport, Transport};
 use exeat_core::walk::Ports;
 use exeat_server::app::{App, Settings, Switches};
 use exeat_server::idempotency::InFlight;
+use exeat_server::keyring::Keyring;
+use exeat_server::metrics::Metrics;
 use exeat_server::runtime::Runtime;
 use exeat_server::{auth, judges, router};
 use exeat_testkit::memory::Memory;
@@ -77,6 +79,34 @@ impl Transport for Walled {
     }
     async fn scrubbed(&self, _: &OrgName, _: &AgentEntry, _: &[String], bytes: Vec<u8>) -> Option<Vec<u8>> {
         Some(bytes)
+    }
+}
+
+/// Says what it was told to say, or that nobody is there, and keeps what it was let to do.
+#[derive(Default)]
+pub(crate) struct Scout {
+    pub(crate) says: Mutex<Option<Probed>>,
+    pub(crate) seen: Mutex<Vec<(String, u32, Carry)>>,
+}
+
+#[async_trait]
+impl Prober for Scout {
+    async fn probe(&self, permit: ProbePermit) -> Probed {
+        let agent = permit.agent();
+        self.seen.lock().unwrap().push((agent.key.to_string(), agent.version, permit.carry()));
+        self.says.lock().unwrap().clone().unwrap_or_else(nobody)
+    }
+}
+
+pub(crate) fn nobody() -> Probed {
+    Probed {
+        reachable: false,
+        card: None,
+        would_use: None,
+        auth: Auth::NotTried,
+        push_claimed: false,
+        latency: Span::ZERO,
+        problems: vec!["nobody is there".to_owned()],
     }
 }
 
@@ -148,6 +178,7 @@ pub(crate) struct Rig {
     pub(crate) clock: Arc<Standing>,
     pub(crate) store: Memory,
     pub(crate) org: OrgName,
+    pub(crate) scout: Arc<Scout>,
     pub(crate) router: Router,
     _folder: tempfile::TempDir,
     seeds: AtomicU64,
@@ -178,7 +209,7 @@ impl Rig {
             bounds: Arc::clone(&bounds),
         };
         let store = Memory::new(clock.clone(), defaults);
-        let ring = Arc::new(Ring::new());
+        let keyring = Arc::new(Keyring::new(Ring::new()));
         let runtime = Runtime::new(Span::of_secs(30));
         let folder = tempfile::tempdir().unwrap();
         let ports = Ports {
@@ -187,7 +218,7 @@ impl Rig {
             governors: Arc::new(judges::Policies::default()),
             schemas: Arc::new(judges::JsonSchemas::default()),
             flows: Arc::new(judges::Workflows::default()),
-            door: Arc::new(judges::CallbackDoor::new(Arc::clone(&ring), "http://127.0.0.1:1".to_owned())),
+            door: Arc::new(judges::CallbackDoor::new(Arc::clone(&keyring), "http://127.0.0.1:1".to_owned())),
             rooms: runtime.bulkheads(),
             bus: Arc::new(exeat_bus::Local::new()),
             clock: clock.clone(),
@@ -212,14 +243,23 @@ impl Rig {
             connections: 4,
             checkpoint_every: 3,
             checkpoint_interval: Span::of_secs(60),
+            open_tasks: 100,
+            disk_reserve_bytes: 1_000,
+            key_files: Vec::new(),
             checkpoint_file: folder.path().join("checkpoints.txt"),
         };
+        let scout = Arc::new(Scout::default());
+        let (metrics, disk) = (Arc::new(Metrics::default()), Arc::new(crate::rig::Shelf::default()));
         let app = Arc::new(App {
             ports,
             archive: Arc::new(store.clone()),
+            prober: scout.clone(),
             runtime,
             settings,
-            ring,
+            keyring,
+            metrics: Arc::clone(&metrics),
+            disk: disk.clone(),
+            quota: exeat_server::quota::Quota::default(),
             root: Root::of(Zeroizing::new([7; 32])),
             ledger_key: LedgerKey::of_seed(&[3; 32]),
             in_flight: InFlight::default(),
@@ -230,6 +270,7 @@ impl Rig {
             clock,
             store,
             org,
+            scout,
             _folder: folder,
             seeds: AtomicU64::new(1_000_000),
             admin: String::new(),

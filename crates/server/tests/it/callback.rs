@@ -12,23 +12,23 @@ use serde_json::{Value, json};
 use crate::rig::{Answer, Call, Rig, foreign, in_time, post};
 
 /// A task at work at the auditor, and where it shall push to.
-async fn at_work(rig: &Rig) -> (Value, PushTarget) {
+pub(crate) async fn at_work(rig: &Rig) -> (Value, PushTarget) {
     let id = rig.start(&json!({"to":"agent:auditor","input":"x"})).await["task_id"].clone();
     rig.until(&id, |t| t["steps"][0]["hops"][0]["state"] == "working").await;
     let push = rig.peer.sent.lock().unwrap().last().unwrap().push.clone().unwrap();
     (id, push)
 }
 
-fn path(push: &PushTarget) -> String {
+pub(crate) fn path(push: &PushTarget) -> String {
     push.url.strip_prefix("https://exeat.example").unwrap().to_owned()
 }
 
-fn completed(task: &str, text: &str) -> Value {
+pub(crate) fn completed(task: &str, text: &str) -> Value {
     json!({"task":{"id":task,"contextId":"c-1","status":{"state":"TASK_STATE_COMPLETED"},
         "artifacts":[{"artifactId":"a","parts":[{"text":text}]}]}})
 }
 
-fn pushing(push: &PushTarget, body: &Value) -> Call {
+pub(crate) fn pushing(push: &PushTarget, body: &Value) -> Call {
     post(path(push), body).with("x-a2a-notification-token", &push.token)
 }
 
@@ -64,11 +64,13 @@ async fn everything_wrong_is_the_same_404_and_stores_nothing() {
     let callback: CallbackId = path(&push).rsplit('/').next().unwrap().parse().unwrap();
     let soon = rig.clock.now() + Span::of_secs(60);
     let other: OrgName = "other".parse().unwrap();
-    let foreign = mint_callback(&rig.app.ring, &other, &callback, soon).unwrap().expose().to_owned();
+    let foreign = mint_callback(&rig.app.keyring.now(), &other, &callback, soon).unwrap().expose().to_owned();
     let past = rig.clock.now();
-    let expired = mint_callback(&rig.app.ring, &rig.org, &callback, past).unwrap().expose().to_owned();
+    let expired =
+        mint_callback(&rig.app.keyring.now(), &rig.org, &callback, past).unwrap().expose().to_owned();
     let swapped_id: CallbackId = "AAAAAAAAAAAAAAAAAAAAAA".parse().unwrap();
-    let swapped = mint_callback(&rig.app.ring, &rig.org, &swapped_id, soon).unwrap().expose().to_owned();
+    let swapped =
+        mint_callback(&rig.app.keyring.now(), &rig.org, &swapped_id, soon).unwrap().expose().to_owned();
     rig.clock.pass(Span::of_secs(2));
     let body = completed("t-1", "x");
     let mut flipped = push.token.clone().into_bytes();

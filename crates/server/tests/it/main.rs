@@ -19,8 +19,16 @@ mod connections;
 #[cfg(test)]
 mod events;
 #[cfg(test)]
+mod explains;
+#[cfg(test)]
 mod leases;
+#[cfg(test)]
+mod probe;
 #[cfg(test)]
 mod rig;
 #[cfg(test)]
+mod rotations;
+#[cfg(test)]
 mod tasks;
+#[cfg(test)]
+mod watching;

@@ -12,7 +12,7 @@ use axum::body::Body;
 use exeat_core::change::{ChangeSet, PolicyRow, Row, WorkflowRow, Write};
 use exeat_core::gate::exeat::{CancelPermit, Exeat, Interface, Look, Parcel};
 use exeat_core::id::{ChangeId, Ids, OrgName};
-use exeat_core::key::{KeyState, Kid, Purpose, Ring, Root, derive};
+use exeat_core::key::{CALLBACK_KEYS, CallbackKey, KeyState, Kid, Purpose, Ring, Root, derive};
 use exeat_core::label::Levels;
 use exeat_core::ledger::LedgerKey;
 use exeat_core::payload::{Payload, Sha256Digest};
@@ -29,6 +29,10 @@ use exeat_core::transport::{
 use exeat_core::walk::Ports;
 use exeat_core::workflow::Workflow;
 use exeat_server::app::{App, Settings, Switches};
+use exeat_server::disk::Disk;
+use exeat_server::keyring::Keyring;
+use exeat_server::metrics::Metrics;
+use exeat_server::metrics::metered::{MeteredStore, MeteredTransport};
 use exeat_server::runtime::Runtime;
 use exeat_server::{auth, judges};
 use exeat_testkit::memory::Memory;
@@ -120,6 +124,23 @@ impl Transport for Scripted {
     }
 }
 
+/// A disk with as much room as a test leaves it; at first with more than anybody needs.
+#[derive(Default)]
+pub(crate) struct Shelf(AtomicU64);
+
+impl Shelf {
+    /// Leaves so much; 0 is as much as ever.
+    pub(crate) fn leave(&self, bytes: u64) {
+        self.0.store(bytes, Ordering::SeqCst);
+    }
+}
+
+impl Disk for Shelf {
+    fn free_bytes(&self) -> Option<u64> {
+        Some(self.0.load(Ordering::SeqCst)).map(|left| if left == 0 { u64::MAX } else { left })
+    }
+}
+
 /// What a call got.
 #[derive(Debug)]
 pub(crate) struct Answer {
@@ -189,6 +210,7 @@ pub(crate) struct Rig {
     pub(crate) clock: Arc<Standing>,
     pub(crate) store: Memory,
     pub(crate) peer: Arc<Scripted>,
+    pub(crate) disk: Arc<Shelf>,
     pub(crate) org: OrgName,
     router: Router,
     seeds: AtomicU64,
@@ -227,22 +249,28 @@ impl Rig {
         let root = Root::of(Zeroizing::new([7; 32]));
         let mut ring = Ring::new();
         let mut ids = Ids::new(Timestamp::EPOCH, [9; 32]);
-        for name in ["main", "other"] {
+        let own = Kid::draw(&mut ids);
+        for (name, kid) in [("main", own), ("other", Kid::draw(&mut ids))] {
             let of: OrgName = name.parse().unwrap();
             let key = derive(&root, Purpose::Callback, Some(&of), 1);
-            ring.insert(Kid::draw(&mut ids), of, Purpose::Callback, KeyState::Active, key);
+            ring.insert(kid, of, Purpose::Callback, KeyState::Active, key);
         }
-        let ring = Arc::new(ring);
+        let keyring = Arc::new(Keyring::new(ring));
         let runtime = Runtime::new(Span::of_secs(30));
         let peer = Arc::new(Scripted::default());
+        let (metrics, disk) = (Arc::new(Metrics::default()), Arc::new(Shelf::default()));
         let public_url = "https://exeat.example".to_owned();
         let ports = Ports {
-            store: Arc::new(store.clone()),
-            transport: peer.clone(),
+            store: Arc::new(MeteredStore {
+                store: Arc::new(store.clone()),
+                clock: clock.clone(),
+                metrics: Arc::clone(&metrics),
+            }),
+            transport: Arc::new(MeteredTransport { transport: peer.clone(), metrics: Arc::clone(&metrics) }),
             governors: Arc::new(judges::Policies::default()),
             schemas: Arc::new(judges::JsonSchemas::default()),
             flows: Arc::new(judges::Workflows::default()),
-            door: Arc::new(judges::CallbackDoor::new(Arc::clone(&ring), public_url.clone())),
+            door: Arc::new(judges::CallbackDoor::new(Arc::clone(&keyring), public_url.clone())),
             rooms: runtime.bulkheads(),
             bus: Arc::new(exeat_bus::Local::new()),
             clock: clock.clone(),
@@ -267,15 +295,22 @@ impl Rig {
             connections: 4,
             checkpoint_every: 1_000,
             checkpoint_interval: Span::of_secs(60),
+            open_tasks: 100,
+            disk_reserve_bytes: 1_000,
+            key_files: Vec::new(),
             checkpoint_file: "checkpoints.txt".into(),
         };
         change(&mut settings);
         let app = Arc::new(App {
             ports: ports.clone(),
             archive: Arc::new(store.clone()),
+            prober: Arc::new(crate::admin_rig::Scout::default()),
             runtime: Arc::clone(&runtime),
             settings,
-            ring,
+            keyring,
+            metrics: Arc::clone(&metrics),
+            disk: disk.clone(),
+            quota: exeat_server::quota::Quota::default(),
             root,
             ledger_key: LedgerKey::of_seed(&[3; 32]),
             in_flight: exeat_server::idempotency::InFlight::default(),
@@ -287,6 +322,7 @@ impl Rig {
             clock,
             store,
             peer,
+            disk,
             org,
             router,
             seeds: AtomicU64::new(1_000_000),
@@ -294,6 +330,8 @@ impl Rig {
             second: String::new(),
             worker: String::new(),
         };
+        let listed = CallbackKey { kid: own, epoch: 1, state: KeyState::Active, retires_at: None };
+        rig.write(0, Row::Setting(CALLBACK_KEYS.to_owned(), json!([listed]))).await;
         rig.seed().await;
         rig
     }

@@ -1,15 +1,19 @@
 //! The questions of doors and operators.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use exeat_core::approval::Approval;
-use exeat_core::change::{DeadLetter, Done, Key, WorkflowRow};
+use exeat_core::change::{DeadLetter, Done, Key, PolicyRow, WorkflowRow};
 use exeat_core::cost::{Account, Balance};
 use exeat_core::endpoint::Endpoint;
 use exeat_core::id::{DeadLetterId, KeyId, OrgName, PayloadId, TaskId, WorkflowName};
 use exeat_core::ledger::chain::Head;
 use exeat_core::ledger::data::ApprovalStatus;
 use exeat_core::payload::Sealed;
-use exeat_core::ports::{Archive, CostBy, CostLine, Page, StoredEvent, StoredRecord, TaskFilter, Unreadable};
+use exeat_core::ports::{
+    Archive, CostBy, CostLine, Crowd, Page, StoredEvent, StoredRecord, TaskFilter, Unreadable, Vitals,
+};
 use exeat_core::principal::ApiKey;
 use exeat_core::task::Task;
 use exeat_core::time::Timestamp;
@@ -32,6 +36,22 @@ const ABOVE_ALL: &str = "~";
 impl Sqlite {
     async fn all(&self, query: Asked<'_>) -> Result<Vec<SqliteRow>, Unreadable> {
         query.fetch_all(&self.readers).await.map_err(|e| unavailable(&e))
+    }
+
+    /// How many there are of each, and since when.
+    async fn crowds(
+        &self,
+        statement: &'static str,
+        org: &OrgName,
+    ) -> Result<BTreeMap<String, Crowd>, Unreadable> {
+        let rows = self.all(sqlx::query(statement).bind(org.as_str())).await?;
+        let crowd = |row: &SqliteRow| {
+            let of: String = get(row, "vitals", "?", 0)?;
+            let oldest: Option<i64> = get(row, "vitals", &of, 2)?;
+            let count = count(row, "vitals", &of, 1)?;
+            Ok((of, Crowd { count, oldest: oldest.map(Timestamp::of_micros) }))
+        };
+        rows.iter().map(crowd).collect()
     }
 
     async fn maybe(&self, query: Asked<'_>) -> Result<Option<SqliteRow>, Unreadable> {
@@ -160,6 +180,15 @@ impl Archive for Sqlite {
         self.maybe(query.bind(version.map(i64::from))).await?.as_ref().map(workflow).transpose()
     }
 
+    async fn policy(&self, org: &OrgName, version: u32) -> Result<Option<PolicyRow>, Unreadable> {
+        let row = self.maybe(sqlx::query(sql::POLICY).bind(org.as_str()).bind(i64::from(version))).await?;
+        let key = version.to_string();
+        row.map(|row| {
+            keyed("policy", &key, get(&row, "policy", &key, 0)?, |p: &PolicyRow| p.version.to_string())
+        })
+        .transpose()
+    }
+
     async fn api_keys(&self, org: &OrgName) -> Result<Vec<(ApiKey, u64)>, Unreadable> {
         self.all(sqlx::query(sql::API_KEYS).bind(org.as_str())).await?.iter().map(api_key).collect()
     }
@@ -232,6 +261,30 @@ impl Archive for Sqlite {
             reserved_microusd: count(&row, "account", &scope, 0)?,
             settled_microusd: count(&row, "account", &scope, 1)?,
         })
+    }
+
+    async fn open_tasks(&self, org: &OrgName) -> Result<u64, Unreadable> {
+        Ok(self.crowds(sql::TASKS_NOW, org).await?.pop_first().map_or(0, |(_, tasks)| tasks.count))
+    }
+
+    async fn vitals(&self, org: &OrgName) -> Result<Vitals, Unreadable> {
+        let one =
+            |mut crowds: BTreeMap<String, Crowd>| crowds.pop_first().map_or_else(Crowd::default, |(_, c)| c);
+        Ok(Vitals {
+            hops: self.crowds(sql::HOPS_NOW, org).await?,
+            ready: self.crowds(sql::READY_NOW, org).await?,
+            leased: one(self.crowds(sql::LEASED_NOW, org).await?),
+            inbox: one(self.crowds(sql::INBOX_NOW, org).await?),
+            approvals: one(self.crowds(sql::APPROVALS_NOW, org).await?),
+            tasks: self.open_tasks(org).await?,
+            dead_letters: one(self.crowds(sql::DEAD_NOW, org).await?),
+        })
+    }
+
+    async fn last_callback(&self, org: &OrgName) -> Result<Option<Timestamp>, Unreadable> {
+        let row = self.maybe(sqlx::query(sql::LAST_CALLBACK).bind(org.as_str())).await?;
+        let until = row.map(|row| get::<Option<i64>>(&row, "callback_route", "?", 0)).transpose()?;
+        Ok(until.flatten().map(Timestamp::of_micros))
     }
 
     async fn payload(&self, org: &OrgName, id: PayloadId) -> Result<Option<Sealed>, Unreadable> {

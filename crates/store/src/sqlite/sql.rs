@@ -406,6 +406,8 @@ pub(super) const WORKFLOWS: &str = "
 pub(super) const WORKFLOW: &str = "
     SELECT name, doc FROM workflow WHERE org_id = ?1 AND name = ?2 AND (?3 IS NULL OR workflow_version = ?3)
     ORDER BY workflow_version DESC LIMIT 1";
+pub(super) const POLICY: &str = "
+    SELECT doc FROM policy WHERE org_id = ?1 AND policy_version = ?2";
 pub(super) const API_KEYS: &str = "
     SELECT id, doc, version FROM api_key WHERE org_id = ?1 ORDER BY created_at, id";
 pub(super) const API_KEY: &str = "SELECT id, doc, version FROM api_key WHERE org_id = ?1 AND id = ?2";
@@ -417,6 +419,25 @@ pub(super) const OPEN_HOPS: &str = "
         AND status IN ('awaiting_approval', 'ready', 'sending', 'send_unknown', 'working', 'input_required', 'auth_required')";
 pub(super) const BALANCE: &str = "
     SELECT reserved_microusd, settled_microusd FROM account WHERE org_id = ?1 AND scope = ?2 AND since = ?3";
+pub(super) const LAST_CALLBACK: &str = "SELECT max(until) FROM callback_route WHERE org_id = ?1";
+pub(super) const HOPS_NOW: &str = "
+    SELECT status, count(*), min(created_at) FROM a2a_bridge INDEXED BY a2a_bridge_due
+    WHERE org_id = ?1 AND due_at IS NOT NULL GROUP BY status";
+pub(super) const READY_NOW: &str = "
+    SELECT to_endpoint, count(*), min(created_at) FROM envelope INDEXED BY envelope_due
+    WHERE org_id = ?1 AND due_at IS NOT NULL AND state = 'ready' GROUP BY to_endpoint";
+pub(super) const LEASED_NOW: &str = "
+    SELECT 'leased', count(*), min(created_at) FROM envelope INDEXED BY envelope_due
+    WHERE org_id = ?1 AND due_at IS NOT NULL AND state = 'leased' AND doc ->> '$.state.is' = 'leased'";
+pub(super) const INBOX_NOW: &str = "
+    SELECT 'inbox', count(*), min(at) FROM inbox INDEXED BY inbox_due WHERE org_id = ?1 AND due_at IS NOT NULL";
+pub(super) const APPROVALS_NOW: &str = "
+    SELECT 'approvals', count(*), min(created_at) FROM approval INDEXED BY approval_status
+    WHERE org_id = ?1 AND status = 'pending'";
+pub(super) const TASKS_NOW: &str = "
+    SELECT 'tasks', count(*), NULL FROM task INDEXED BY task_status
+    WHERE org_id = ?1 AND status IN ('running', 'awaiting_approval', 'awaiting_input')";
+pub(super) const DEAD_NOW: &str = "SELECT 'dead', count(*), min(at) FROM dead_letter WHERE org_id = ?1";
 pub(super) const PAYLOAD: &str = "SELECT salt, bytes FROM payload WHERE org_id = ?1 AND id = ?2";
 pub(super) const NOTE: &str = "SELECT text FROM note WHERE org_id = ?1 AND digest = ?2";
 pub(super) const HEAD: &str = "SELECT size, hash FROM ledger_head WHERE org_id = ?1";

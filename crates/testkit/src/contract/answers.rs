@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use exeat_core::approval::Approval;
 use exeat_core::bridge::{Bridge, CancelIntent, InboxRow, Unread};
-use exeat_core::change::{DeadLetter, Decided, Key, Refused, Row, Write};
+use exeat_core::change::{DeadLetter, Decided, Key, PolicyRow, Refused, Row, Write};
 use exeat_core::cost::{Account, Budget, Period, Scope, close, reserve};
 use exeat_core::envelope::{Envelope, EnvelopeState};
 use exeat_core::ledger::data::{Act, ApprovalStatus};
@@ -197,6 +197,7 @@ pub async fn a_door_shows_its_hop_and_the_foreign_task<B: Bench>() {
     store(&*record, &mut m, rows).await;
     let door = record.route(&route.callback).await.unwrap().unwrap();
     assert_eq!(door.unread, Unread { events: 2, body_bytes: r#"{"parts":[{"text":"four"}]}"#.len() as u64 });
+    assert_eq!(record.last_callback(&org()).await.unwrap(), Some(route.until));
     let unknown = m.route(route.task, route.hop).callback;
     assert!(record.route(&unknown).await.unwrap().is_none());
 }
@@ -348,6 +349,23 @@ pub async fn workflows_show_their_newest_version<B: Bench>() {
     assert_eq!(record.workflow(&org(), &a, Some(9)).await.unwrap(), Some(m.workflow("a", 9)));
     assert_eq!(record.workflow(&org(), &a, Some(11)).await.unwrap(), None);
     assert_eq!(record.workflow(&org(), &"c".parse().unwrap(), None).await.unwrap(), None);
+}
+
+/// What was judged by it is explained by it, whatever is in force.
+pub async fn each_version_of_the_policy_stays<B: Bench>() {
+    let (_bench, record, mut m) = open::<B>().await;
+    let policy = |version: u32| PolicyRow {
+        version,
+        source: format!("// {version}"),
+        at: Timestamp::of_micros(1_767_225_600_000_000),
+        by: None,
+    };
+    for version in [1, 2] {
+        store(&*record, &mut m, [Row::Policy(policy(version))]).await;
+    }
+    assert_eq!(record.policy(&org(), 1).await.unwrap(), Some(policy(1)));
+    assert_eq!(record.policy(&org(), 2).await.unwrap(), Some(policy(2)));
+    assert_eq!(record.policy(&org(), 3).await.unwrap(), None);
 }
 
 async fn ids(record: &dyn Record, filter: &TaskFilter, limit: u32) -> Vec<exeat_core::id::TaskId> {

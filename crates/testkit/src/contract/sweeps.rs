@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use exeat_core::change::{DueKind, Key, Row};
 use exeat_core::envelope::EnvelopeState;
-use exeat_core::ports::Find;
-use exeat_core::task::Task;
+use exeat_core::ports::{Crowd, Find, Vitals};
+use exeat_core::task::{Ending, Task, TaskStatus};
 use exeat_core::time::Span;
 use futures::future::join_all;
 
@@ -126,6 +126,54 @@ pub async fn every_kind_of_due_row_leads_to_its_task<B: Bench>() {
         }
     }
     assert_eq!(seen, wanted);
+}
+
+/// What is over isn't counted; what waits is, by its state or its receiver.
+pub async fn the_vitals_count_what_is_open_and_know_the_oldest<B: Bench>() {
+    let (_bench, record, _clock, mut m) = open::<B>().await;
+    assert_eq!(record.vitals(&org()).await.unwrap(), Vitals::default());
+    let (now, later) = (m.at, m.at + Span::of_secs(9));
+    let task = m.task();
+    let open = exeat_core::bridge::Bridge { due_at: Some(now), created_at: later, ..m.bridge(task.id) };
+    let older = exeat_core::bridge::Bridge {
+        due_at: Some(later),
+        created_at: now,
+        foreign: None,
+        ..m.bridge(task.id)
+    };
+    let over = exeat_core::bridge::Bridge { due_at: None, foreign: None, ..m.bridge(task.id) };
+    let ready = exeat_core::envelope::Envelope { due_at: Some(later), ..m.envelope(task.id, "role:writer") };
+    let settled = exeat_core::envelope::Envelope { due_at: None, ..m.envelope(task.id, "role:writer") };
+    let (approval, inbox) = (m.approval(task.id), m.inbox(open.hop, "done"));
+    let state = open.state.as_str().to_owned();
+    let expected = Vitals {
+        hops: [(state, Crowd { count: 2, oldest: Some(now) })].into(),
+        ready: [("role:writer".to_owned(), Crowd { count: 1, oldest: Some(ready.created_at) })].into(),
+        inbox: Crowd { count: inbox.due_at.iter().count() as u64, oldest: inbox.due_at.map(|_| inbox.at) },
+        approvals: Crowd { count: 1, oldest: Some(approval.created_at) },
+        tasks: u64::from(task.ended_at.is_none()),
+        ..Vitals::default()
+    };
+    let rows = [
+        Row::Agent(m.agent(1)),
+        Row::Task(task),
+        Row::Bridge(open),
+        Row::Bridge(older),
+        Row::Bridge(over),
+        Row::Envelope(ready),
+        Row::Envelope(settled),
+        Row::Approval(approval),
+        Row::Inbox(inbox),
+    ];
+    let set = m.writing(rows);
+    record.commit(set).await.unwrap();
+    assert_eq!(record.vitals(&org()).await.unwrap(), expected);
+    let over =
+        Task { status: TaskStatus::Ended(Ending::Canceled), ended_at: Some(later), due_at: None, ..m.task() };
+    let open = m.task();
+    let set = m.writing([Row::Task(over), Row::Task(open)]);
+    record.commit(set).await.unwrap();
+    assert_eq!(record.open_tasks(&org()).await.unwrap(), 2);
 }
 
 /// A sweeper that sleeps until then wakes when something can be claimed, and not before.

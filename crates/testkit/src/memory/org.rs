@@ -13,7 +13,7 @@ use exeat_core::ledger::EdgeKey;
 use exeat_core::ledger::chain::Head;
 use exeat_core::ledger::data::ApprovalStatus;
 use exeat_core::payload::Sha256Digest;
-use exeat_core::ports::{CostBy, CostLine, Find, StoredEvent, StoredRecord, TaskFilter};
+use exeat_core::ports::{CostBy, CostLine, Crowd, Find, StoredEvent, StoredRecord, TaskFilter, Vitals};
 use exeat_core::registry::{EgressMode, OrgDefaults, Registry};
 use exeat_core::task::Task;
 use exeat_core::time::Timestamp;
@@ -333,6 +333,36 @@ impl Org {
     }
 
     /// All versions of all workflows, by name, versions rising.
+    pub(super) fn vitals(&self) -> Vitals {
+        let mut v = Vitals::default();
+        let add = |crowd: &mut Crowd, at: Timestamp| {
+            crowd.count += 1;
+            crowd.oldest = Some(crowd.oldest.map_or(at, |o| o.min(at)));
+        };
+        for row in self.rows.values().map(|h| &h.row) {
+            match row {
+                Row::Bridge(b) if b.due_at.is_some() => {
+                    add(v.hops.entry(b.state.as_str().to_owned()).or_default(), b.created_at);
+                }
+                Row::Envelope(e) if e.due_at.is_some() => match e.state {
+                    EnvelopeState::Ready => add(v.ready.entry(e.to.to_string()).or_default(), e.created_at),
+                    EnvelopeState::Leased { .. } => add(&mut v.leased, e.created_at),
+                    EnvelopeState::Paused { .. }
+                    | EnvelopeState::Settled { .. }
+                    | EnvelopeState::Void { .. } => {}
+                },
+                Row::Inbox(i) if i.due_at.is_some() => add(&mut v.inbox, i.at),
+                Row::Approval(a) if a.status == ApprovalStatus::Pending => {
+                    add(&mut v.approvals, a.created_at)
+                }
+                Row::Task(t) if t.ended_at.is_none() => v.tasks += 1,
+                Row::DeadLetter(d) => add(&mut v.dead_letters, d.at),
+                _ => {}
+            }
+        }
+        v
+    }
+
     pub(super) fn workflows(&self) -> impl Iterator<Item = &WorkflowRow> {
         self.rows.values().filter_map(|h| if let Row::Workflow(w) = &h.row { Some(w) } else { None })
     }

@@ -56,6 +56,30 @@ fn the_a2a_sdk_without_push_is_looked_at() {
     assert_ne!(hop["looks"], 0);
 }
 
+const OLD: (&str, &str) = ("EXEAT_A2A_03_PYTHON", "a2a_sdk_03_agent.py");
+
+#[test]
+fn the_a2a_sdk_of_the_0_3_generation_completes_a_hop_by_push() {
+    let peer = Peer::start_in(OLD.0, OLD.1, &["--delay", "0.5"]);
+    let hop = there_and_back(&Gateway::to(&peer.url, &[("EXEAT_HOP_POLL_FIRST", "1h")], &[]));
+    assert_eq!(hop["push"], json!({"asked": true, "arrived": true}));
+    assert_eq!(hop["protocol"], "0.3.0", "{hop}");
+}
+
+#[test]
+fn the_a2a_sdk_of_the_0_3_generation_without_push_is_looked_at() {
+    let peer = Peer::start_in(OLD.0, OLD.1, &["--delay", "0.5", "--push", "off"]);
+    let hop = there_and_back(&Gateway::to(&peer.url, &[("EXEAT_HOP_POLL_FIRST", "200ms")], &[]));
+    assert_eq!(hop["push"], json!({"asked": false, "arrived": false}));
+    assert_ne!(hop["looks"], 0);
+}
+
+#[test]
+fn a_question_of_the_0_3_generation_is_answered_on_the_same_task() {
+    let peer = Peer::start_in(OLD.0, OLD.1, &[]);
+    answers_on_the_same_task(&peer);
+}
+
 #[test]
 fn google_adk_which_takes_a_push_configuration_and_never_pushes_is_looked_at() {
     let peer = Peer::start("adk_agent.py", &[]);
@@ -65,7 +89,10 @@ fn google_adk_which_takes_a_push_configuration_and_never_pushes_is_looked_at() {
 
 #[test]
 fn a_question_of_the_a2a_sdk_is_answered_on_the_same_task() {
-    let peer = Peer::start("a2a_sdk_agent.py", &[]);
+    answers_on_the_same_task(&Peer::start("a2a_sdk_agent.py", &[]));
+}
+
+fn answers_on_the_same_task(peer: &Peer) {
     let gateway = Gateway::to(&peer.url, &[("EXEAT_HOP_POLL_FIRST", "200ms")], &[]);
     let id = gateway.begin(&["ask: Which currency?"]);
     gateway.task_when(&id, "it asks", |t| t["status"] == "awaiting_input");

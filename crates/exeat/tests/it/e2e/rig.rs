@@ -312,7 +312,12 @@ pub(crate) struct Peer {
 
 impl Peer {
     pub(crate) fn start(script: &str, flags: &[&str]) -> Self {
-        let python = std::env::var_os("EXEAT_INTEROP_PYTHON").expect("run the tests by `make test`");
+        Self::start_in("EXEAT_INTEROP_PYTHON", script, flags)
+    }
+
+    /// In the environment that a variable names.
+    pub(crate) fn start_in(environment: &str, script: &str, flags: &[&str]) -> Self {
+        let python = std::env::var_os(environment).expect("run the tests by `make test`");
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let dir = tempfile::tempdir().unwrap();
         let mut command = Command::new(python);

@@ -38,7 +38,7 @@ fn fill(path: &Path) {
 #[test]
 fn a_disk_that_runs_full_refuses_by_name_loses_nothing_and_goes_on_with_room() {
     let stub = Stub::start(&[]);
-    let mut gateway = Gateway::with_agent(&[], "auditor", &stub.url, &[]);
+    let mut gateway = Gateway::with_agent(&[("EXEAT_STORE_RESERVE_BYTES", "0")], "auditor", &stub.url, &[]);
     assert!(gateway.stop().success());
     let (data, small) = (gateway.data(), tempfile::tempdir().unwrap());
     let full =

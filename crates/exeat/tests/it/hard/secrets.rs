@@ -182,6 +182,18 @@ fn no_secret_is_found_anywhere_even_if_the_agent_says_it_back() {
                 .must_soon();
         }
     }
+    for line in [
+        &["agent", "probe", "bearer", "--json"][..],
+        &["agent", "probe", "header"],
+        &["agent", "probe", "body"],
+        &["key", "rotate-callback", "--json"],
+        &["doctor", "--json"],
+    ] {
+        let got = gateway.cli(line);
+        shown += &(got.out + &got.err);
+    }
+    assert!(shown.contains("parrot Bearer [secret]"), "the card was looked at");
+    shown += &gateway.request("GET", "/metrics").key(&gateway.admin()).must_soon();
     let sent = parrot.server.seen("POST");
     let carried = |name: &str, value: &str| sent.iter().any(|r| r.header(name) == value);
     assert!(
