@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_refused_by_name() {
         type Environment = &'static [(&'static str, &'static str)];
-        let cases: [(&str, Environment, &str); 15] = [
+        let cases: [(&str, Environment, &str); 20] = [
             ("a2a_egress_enabled = true", &[], "a2a_egress_enabled needs bus_enabled"),
             ("single_operator = true\n[server]\nlisten = \"0.0.0.0:1\"", &[], "loopback"),
             ("nope = 1", &[], "unknown key `nope`"),
@@ -180,6 +180,11 @@ mod tests {
             ("[hop\n", &[], "exeat.toml:1"),
             ("", &[("EXEAT_BUS_ENABLED", "maybe")], "EXEAT_BUS_ENABLED"),
             ("", &[("EXEAT_HOP_DEADLNE", "5s")], "EXEAT_HOP_DEADLNE"),
+            ("", &[("EXEAT_A2A_EGRES_ENABLED", "false")], "EXEAT_A2A_EGRES_ENABLED"),
+            ("", &[("EXEAT_SINGLE_OPERATR", "true")], "EXEAT_SINGLE_OPERATR"),
+            ("", &[("EXEAT_EGRES_PORTS", "1")], "EXEAT_EGRES_PORTS"),
+            ("", &[("EXEAT_EGRESS_PROXY", "zz")], "EXEAT_EGRESS_PROXY"),
+            ("", &[("EXEAT_HOP_POLL_FIRST", "0s")], "EXEAT_HOP_POLL_FIRST"),
             ("[log]\nlevel = \"zzz\"\n", &[], "log.level"),
             ("[work]\nlease = \"0s\"\n", &[], "work.lease"),
             ("[server]\npublic_url = \"zzz\"\n", &[], "server.public_url"),

@@ -386,12 +386,19 @@ impl Desk<'_> {
 
     /// What comes after the end is recorded and changes nothing.
     fn late_pushes(&mut self, id: HopId, rows: &[InboxRow]) -> Result<(), Refusal> {
+        let ended = self.bridge(id)?.state;
         for row in rows.iter().filter(|r| r.claim.asks_for_a_look()) {
+            let shown = row.claim.state().map(Shown::from);
+            // What says the same as the end that is recorded is no news: the agent pushes, too, what a look showed.
+            let is_news = shown.is_none_or(|s| BridgeState::Working.on(Event::Shown(s)) != Ok(ended));
+            if let Some(shown) = shown {
+                self.takes(id, Event::Shown(shown))?;
+            }
+            if !is_news {
+                continue;
+            }
             let digest = row.body.and_then(|b| self.sealed_by_id(b)).map(SaltedDigest::from);
             self.record_note(id, "push", "after_the_end", digest);
-            if let Some(state) = row.claim.state() {
-                self.takes(id, Event::Shown(Shown::from(state)))?;
-            }
         }
         self.mark_read(id);
         Ok(())

@@ -191,7 +191,11 @@ fn overlay(
     Ok(())
 }
 
-/// Is it in the name of a section, and of none of its settings? A safety that is misspelt isn't silently off.
+/// Edits between a name and a setting's that are taken for a slip: other programs' variables are further off.
+const SLIP: usize = 2;
+
+/// Is it in the name of a section and of none of its settings, or nearly a setting's? A safety that is misspelt isn't
+/// silently off.
 fn is_misspelt(table: &Table, name: &str) -> bool {
     let in_section = |(key, value): (&String, &Value)| {
         let inner = name.strip_prefix(&format!("EXEAT_{}_", key.to_uppercase()));
@@ -199,7 +203,18 @@ fn is_misspelt(table: &Table, name: &str) -> bool {
         settings.zip(inner).is_some_and(|(t, inner)| !t.keys().any(|k| k.to_uppercase() == inner))
     };
     let is_plain = |key: &String| *name == format!("EXEAT_{}", key.to_uppercase());
-    !table.keys().any(is_plain) && table.iter().any(in_section)
+    let nearly = || names(table).any(|known| known != name && strsim::levenshtein(&known, name) <= SLIP);
+    !table.keys().any(is_plain)
+        && !names(table).any(|n| n == name)
+        && (table.iter().any(in_section) || nearly())
+}
+
+/// The variables of all settings.
+fn names(table: &Table) -> impl Iterator<Item = String> {
+    table.iter().flat_map(|(key, value)| {
+        let inner = value.as_table().map(|t| t.keys().map(|k| format!("{key}_{k}")).collect::<Vec<_>>());
+        inner.unwrap_or_else(|| vec![key.clone()]).into_iter().map(|n| format!("EXEAT_{}", n.to_uppercase()))
+    })
 }
 
 fn set(
