@@ -86,7 +86,9 @@ fn a_folder_that_is_read_only_is_refused_by_name_and_serves_again_when_it_is_not
 /// The same command, with a clock that is this much off.
 fn by_the_clock(serve: &Command, off: &str) -> Command {
     let mut command = Command::new("faketime");
-    command.args(["--exclude-monotonic", "-f", off]).arg(serve.get_program()).args(serve.get_args());
+    // It stays as the parent; the server is to end with it.
+    command.args(["--exclude-monotonic", "-f", off, "setpriv", "--pdeathsig", "KILL"]);
+    command.arg(serve.get_program()).args(serve.get_args());
     command.env_clear().envs(serve.get_envs().filter_map(|(k, v)| Some((k, v?))));
     command
 }
