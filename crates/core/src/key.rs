@@ -307,6 +307,12 @@ impl Ring {
             .map(|(kid, h)| (*kid, &h.key))
     }
 
+    /// All keys of the org that still verify what was made for a purpose.
+    fn live(&self, org: &OrgName, purpose: Purpose) -> impl Iterator<Item = (Kid, &SubKey)> {
+        let is_live = move |h: &Held| h.org == *org && h.purpose == purpose && h.state != KeyState::Retired;
+        self.keys.iter().filter(move |(_, h)| is_live(h)).map(|(kid, h)| (*kid, &h.key))
+    }
+
     /// The key that verifies what `kid` made for a purpose, and its org.
     #[must_use]
     pub fn verifying(&self, kid: Kid, purpose: Purpose) -> Option<(&OrgName, &SubKey)> {
@@ -356,11 +362,31 @@ pub fn mint_callback(
     callback: &CallbackId,
     exp: Timestamp,
 ) -> Result<CallbackToken, NoActiveKey> {
-    let (kid, key) = ring.active(org, Purpose::Callback).ok_or(NoActiveKey)?;
+    let key = ring.active(org, Purpose::Callback).ok_or(NoActiveKey)?;
+    Ok(callback_by(key, org, callback, exp))
+}
+
+/// The tokens of a callback id by every key that still verifies: what an agent may have been given.
+#[must_use]
+pub fn callbacks_out(
+    ring: &Ring,
+    org: &OrgName,
+    callback: &CallbackId,
+    exp: Timestamp,
+) -> Vec<CallbackToken> {
+    ring.live(org, Purpose::Callback).map(|key| callback_by(key, org, callback, exp)).collect()
+}
+
+fn callback_by(
+    (kid, key): (Kid, &SubKey),
+    org: &OrgName,
+    callback: &CallbackId,
+    exp: Timestamp,
+) -> CallbackToken {
     let (kid, exp) = (kid.to_string(), exp.seconds().max(0).to_string());
     let mac = key.tag(&callback_parts(&kid, org.as_str(), callback, &exp));
     let mac = URL_SAFE_NO_PAD.encode(mac);
-    Ok(CallbackToken(Zeroizing::new(format!("ec1.{kid}.{exp}.{mac}"))))
+    CallbackToken(Zeroizing::new(format!("ec1.{kid}.{exp}.{mac}")))
 }
 
 fn callback_parts<'a>(kid: &'a str, org: &'a str, callback: &'a CallbackId, exp: &'a str) -> [&'a [u8]; 5] {

@@ -49,6 +49,9 @@ pub trait Flows: Send + Sync {
 pub trait PushDoor: Send + Sync {
     /// Where an attempt's agent shall push to, with a token that holds until then. None: push isn't to be had.
     fn target(&self, org: &OrgName, callback: &CallbackId, until: Timestamp) -> Option<PushTarget>;
+
+    /// The same by every key that still verifies: what agents may have been told.
+    fn told(&self, org: &OrgName, callback: &CallbackId, until: Timestamp) -> Vec<PushTarget>;
 }
 
 /// Bulkheads of this process: attempts out at once, per agent. Advisory.

@@ -183,11 +183,11 @@ impl A2a {
         }
     }
 
-    async fn look_at(&self, contact: &Contact, id: &str, not_after: Monotonic) -> LookOutcome {
+    async fn look_at(&self, contact: &Contact, id: &str, look: &Look) -> LookOutcome {
         let tenant = contact.tenant.as_deref();
         let frame = TaskFrame { request_id: REQUEST_ID, task_id: id, tenant };
         let build = |dialect| request::get(dialect, &frame, Some(HISTORY));
-        let called = self.call::<TaskAnswer>(contact, Vec::new(), &build, not_after).await;
+        let called = self.call::<TaskAnswer>(contact, told(look), &build, look.not_after()).await;
         match self.taken(called.got, TaskAnswer::into_task) {
             Taken::Task(task) if task.id == id => LookOutcome::Task(task),
             Taken::Task(_) => LookOutcome::Nothing { code: ReasonCode::InvalidResponse, after: None },
@@ -198,7 +198,7 @@ impl A2a {
         }
     }
 
-    async fn list(&self, contact: &Contact, context: ContextId, not_after: Monotonic) -> LookOutcome {
+    async fn list(&self, contact: &Contact, context: ContextId, look: &Look) -> LookOutcome {
         if contact.dialect != Dialect::V1_0 {
             return LookOutcome::Unsupported;
         }
@@ -215,7 +215,7 @@ impl A2a {
             let build = |_| request::list(&frame);
             // A listing exists in one dialect only: no other one is tried.
             let fixed = contact.pinned();
-            let called = self.call::<ListAnswer>(&fixed, Vec::new(), &build, not_after).await;
+            let called = self.call::<ListAnswer>(&fixed, told(look), &build, look.not_after()).await;
             let echoes_and_listing = match called.got {
                 Got::Answered { status, echoes, read: Ok(ListAnswer::Tasks(l)), .. }
                     if outcome::status(status) == Status::Fine =>
@@ -266,6 +266,11 @@ impl A2a {
             }
         }
     }
+}
+
+/// The tokens that the agent has of us: what it shows of them is taken out.
+fn told(look: &Look) -> Vec<SecretString> {
+    look.told().iter().map(|t| SecretString::from(t.token.clone())).collect()
 }
 
 enum Taken {
@@ -335,8 +340,8 @@ impl Transport for A2a {
             Err(code) => return LookOutcome::Nothing { code, after: None },
         };
         match look.ask() {
-            LookFor::Task(id) => self.look_at(&contact, id, look.not_after()).await,
-            LookFor::Context(context) => self.list(&contact, *context, look.not_after()).await,
+            LookFor::Task(id) => self.look_at(&contact, id, &look).await,
+            LookFor::Context(context) => self.list(&contact, *context, &look).await,
         }
     }
 

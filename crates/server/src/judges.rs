@@ -13,7 +13,7 @@ use exeat_core::endpoint::Endpoint;
 use exeat_core::gate::exeat::PushTarget;
 use exeat_core::gate::verdict::{Governor, Judgement, Opinion, PolicyDenial, Question};
 use exeat_core::id::{CallbackId, OrgName};
-use exeat_core::key::mint_callback;
+use exeat_core::key::{CallbackToken, callbacks_out, mint_callback};
 use exeat_core::payload::{Sha256Digest, canonical};
 use exeat_core::registry::Registry;
 use exeat_core::task::desk::Schemas;
@@ -229,9 +229,18 @@ impl PushDoor for CallbackDoor {
             return None;
         }
         let token = mint_callback(&self.keyring.now(), org, callback, until).ok()?;
-        Some(PushTarget {
-            url: format!("{}/api/v1/a2a/callback/{callback}", self.public_url),
-            token: token.expose().to_owned(),
-        })
+        Some(self.target_by(callback, &token))
+    }
+
+    fn told(&self, org: &OrgName, callback: &CallbackId, until: Timestamp) -> Vec<PushTarget> {
+        let tokens = callbacks_out(&self.keyring.now(), org, callback, until);
+        tokens.iter().map(|token| self.target_by(callback, token)).collect()
+    }
+}
+
+impl CallbackDoor {
+    fn target_by(&self, callback: &CallbackId, token: &CallbackToken) -> PushTarget {
+        let url = format!("{}/api/v1/a2a/callback/{callback}", self.public_url);
+        PushTarget { url, token: token.expose().to_owned() }
     }
 }

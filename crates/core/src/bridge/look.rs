@@ -74,7 +74,14 @@ impl Desk<'_> {
     pub(crate) fn address(&self, bridge: &Bridge) -> Option<Address> {
         let agent = self.ctx.registry.agent_at(&bridge.agent, bridge.registry_version)?;
         let at = self.whereabouts(bridge)?;
-        may_look(self.ctx.registry, agent).then(|| Address { hop: bridge.hop, agent: agent.clone(), at })
+        let until = bridge.deadline.map(|d| d + self.ctx.registry.bounds.callback_grace);
+        let door = bridge.callback.clone().zip(until);
+        may_look(self.ctx.registry, agent).then(|| Address {
+            hop: bridge.hop,
+            agent: agent.clone(),
+            at,
+            door,
+        })
     }
 
     /// The interface of the last attempt that told of one, else what the turn is bound to. An origin alone means that

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{CallbackId, ContextId, HopId, MessageId, OrgName};
 use crate::registry::AgentEntry;
-use crate::time::Monotonic;
+use crate::time::{Monotonic, Timestamp};
 
 /// One interface of a foreign agent, as its card lists it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -221,6 +221,8 @@ pub struct Address {
     pub agent: Arc<AgentEntry>,
     /// The interface, or where to find one.
     pub at: Bound,
+    /// The door of the last attempt, and until when its token holds.
+    pub door: Option<(CallbackId, Timestamp)>,
 }
 
 /// A contact that carries no content out, under the edge that allowed it.
@@ -231,6 +233,7 @@ pub struct Look {
     address: Address,
     ask: LookFor,
     not_after: Monotonic,
+    told: Vec<PushTarget>,
 }
 
 impl Look {
@@ -254,11 +257,23 @@ impl Look {
     pub const fn not_after(&self) -> Monotonic {
         self.not_after
     }
+    /// Where the agent was told to push, with every token that it may have and show.
+    #[must_use]
+    pub fn told(&self) -> &[PushTarget] {
+        &self.told
+    }
 }
 
-/// Mints a look from the receipt of its claim.
-pub const fn look(claim: Claim, address: Address, ask: LookFor, not_after: Monotonic) -> Look {
-    Look { claim, address, ask, not_after }
+/// Mints a look from the receipt of its claim. `told`: what the agent was told of our door, so that it comes back to
+/// nobody.
+pub const fn look(
+    claim: Claim,
+    address: Address,
+    ask: LookFor,
+    not_after: Monotonic,
+    told: Vec<PushTarget>,
+) -> Look {
+    Look { claim, address, ask, not_after, told }
 }
 
 /// The permit to ask a foreign agent to stop one task of ours, minted from a claimed cancel intent.

@@ -138,7 +138,18 @@ fn after_a_rotation_old_tokens_verify_and_after_retirement_they_do_not() {
     for token in [&old, &new] {
         assert_eq!(verify_callback(&ring, token, &callback(3), at(0)), Ok(org("main")));
     }
+    let out = |ring: &Ring| -> Vec<String> {
+        callbacks_out(ring, &org("main"), &callback(3), at(EXP))
+            .iter()
+            .map(|t| t.expose().to_owned())
+            .collect()
+    };
+    let (mut told, mut both) = (out(&ring), [old.clone(), new.clone()]);
+    told.sort();
+    both.sort();
+    assert_eq!(told, both, "an agent may have been given either");
     ring.retire(kid(2));
+    assert_eq!(out(&ring), [new.as_str()]);
     assert!(!ring.knows(kid(2)));
     assert_eq!(verify_callback(&ring, &old, &callback(3), at(0)), Err(BadToken));
     assert_eq!(verify_callback(&ring, &new, &callback(3), at(0)), Ok(org("main")));

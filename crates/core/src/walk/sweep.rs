@@ -84,7 +84,9 @@ async fn contact(
         Step::Done(acts) => Ok(acts),
         Step::Look(address, ask, n) => {
             let not_after = ports.clock.monotonic() + LOOK;
-            let outcome = ports.transport.look(look(claim, address, ask, not_after)).await;
+            let told = address.door.as_ref().map(|(door, until)| ports.door.told(org, door, *until));
+            let look = look(claim, address, ask, not_after, told.unwrap_or_default());
+            let outcome = ports.transport.look(look).await;
             let because = if matches!(kind, Kind::Inbox) { Because::Pushed } else { Because::Due };
             committed(ports, org, Find::Hop(hop), |c, i, f, s| {
                 decision::looked(c, i, f, s, (hop, n), &outcome, because)

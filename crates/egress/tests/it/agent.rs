@@ -286,13 +286,13 @@ pub(crate) fn exeat_until(parcel: Parcel, not_after: Monotonic) -> Exeat {
 }
 
 fn address(agent: AgentEntry, at: Bound) -> Address {
-    Address { hop: HopId::draw(&mut ids()), agent: Arc::new(agent), at }
+    Address { hop: HopId::draw(&mut ids()), agent: Arc::new(agent), at, door: None }
 }
 pub(crate) fn look(agent: AgentEntry, interface: Interface, ask: LookFor) -> Look {
     look_at(agent, Bound::Interface(interface), ask)
 }
 pub(crate) fn look_at(agent: AgentEntry, at: Bound, ask: LookFor) -> Look {
-    exeat::look(Claim::receipted(org(), 1), address(agent, at), ask, LATER)
+    exeat::look(Claim::receipted(org(), 1), address(agent, at), ask, LATER, Vec::new())
 }
 pub(crate) fn cancel(agent: AgentEntry, interface: Interface, task: &str) -> CancelPermit {
     let address = address(agent, Bound::Interface(interface));

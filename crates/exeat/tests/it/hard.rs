@@ -6,6 +6,8 @@ mod doors;
 mod http;
 mod kill;
 mod ledger;
+mod peer;
+mod pushes;
 mod rig;
 mod rotation;
 mod secrets;

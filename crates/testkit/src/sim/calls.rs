@@ -43,6 +43,9 @@ impl PushDoor for Door {
     fn target(&self, _: &OrgName, callback: &CallbackId, _: Timestamp) -> Option<PushTarget> {
         Some(PushTarget { url: format!("https://us.example/{callback}"), token: "token".into() })
     }
+    fn told(&self, org: &OrgName, callback: &CallbackId, until: Timestamp) -> Vec<PushTarget> {
+        self.target(org, callback, until).into_iter().collect()
+    }
 }
 
 /// Says that there is no room now and then.

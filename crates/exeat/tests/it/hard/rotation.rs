@@ -10,7 +10,7 @@ use super::rig::{Gateway, Stub, until};
 const NO_LOOKS: &[(&str, &str)] = &[("EXEAT_HOP_POLL_FIRST", "1h"), ("EXEAT_HOP_POLL_MAX", "1h")];
 
 #[test]
-fn work_that_is_out_comes_back_by_its_old_token_across_a_rotation_and_a_restart() {
+fn o_push_12_work_that_is_out_comes_back_by_its_old_token_across_a_rotation_and_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("seen.jsonl");
     let agent = Stub::start(&["--log", log.to_str().unwrap()]);
