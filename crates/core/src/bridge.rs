@@ -381,4 +381,10 @@ impl PushClaim {
             Self::Progress | Self::Unknown => None,
         }
     }
+
+    /// Does it say that the work is over?
+    #[must_use]
+    pub const fn is_an_end(self) -> bool {
+        matches!(self, Self::Completed | Self::Message | Self::Failed | Self::Canceled | Self::Rejected)
+    }
 }

@@ -97,7 +97,7 @@ pub struct Runtime {
     watchers: Watchers,
     send_timeout: Span,
     failures: AtomicU32,
-    /// When the sweep last asked for every kind, by the monotonic clock; 0: never.
+    /// When the sweep last could ask for every kind, by the monotonic clock; 0: never.
     swept_at: AtomicU64,
 }
 
@@ -148,7 +148,7 @@ impl Runtime {
         self.failures.load(Ordering::Relaxed)
     }
 
-    /// When the sweep last went round, by the monotonic clock. None: it hasn't yet.
+    /// When the sweep last went round whole, by the monotonic clock. None: it hasn't yet.
     #[must_use]
     pub fn swept_at(&self) -> Option<Monotonic> {
         Some(self.swept_at.load(Ordering::Relaxed)).filter(|at| *at > 0).map(Monotonic)
@@ -174,7 +174,7 @@ impl Runtime {
         let _ = tokio::time::timeout(patience, self.tracker.wait()).await;
     }
 
-    /// Waits until the sweep has run once: from then on the server does what is due.
+    /// Waits until the sweep has tried once: from then on the server does what is due.
     pub async fn first_sweep(&self) {
         // Listen first, then look: a sweep between the two is not missed.
         let swept = self.first_swept.notified();
@@ -264,18 +264,24 @@ impl Runtime {
     /// One tick over all kinds. True if more may be due right away.
     async fn sweep_once(self: &Arc<Self>) -> bool {
         let Some(ports) = self.ports.get() else { return false };
-        let mut full = false;
+        let (mut full, mut whole) = (false, true);
         for kind in DueKind::ALL {
             match sweep::claim(ports, kind, CLAIMED).await {
                 Ok(acts) => {
                     full |= acts.len() >= CLAIMED as usize;
                     self.act(acts);
                 }
-                Err(e) => self.failed(&e),
+                Err(e) => {
+                    whole = false;
+                    self.failed(&e);
+                }
             }
         }
-        // Never 0, which stands for never.
-        self.swept_at.store(ports.clock.monotonic().0.max(1), Ordering::Relaxed);
+        // A round that couldn't ask saw nothing, which isn't that nothing was due: /readyz tells after a while.
+        if whole {
+            // Never 0, which stands for never.
+            self.swept_at.store(ports.clock.monotonic().0.max(1), Ordering::Relaxed);
+        }
         self.first_swept.notify_waiters();
         full
     }

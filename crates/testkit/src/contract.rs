@@ -122,6 +122,7 @@ macro_rules! store_contract {
         );
         $crate::store_contract!($bench, sweeps:
             only_due_rows_are_claimed_longest_due_first,
+            o_poll_03_what_is_due_of_every_org_is_claimed_as_its_own,
             a_claim_is_exclusive_and_fenced_and_runs_out,
             writing_a_row_clears_its_claim,
             concurrent_sweeps_share_out_the_rows,

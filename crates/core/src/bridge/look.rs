@@ -63,6 +63,17 @@ impl Desk<'_> {
         !bridge.state.is_parked() || self.address(bridge).is_none() || deadline + LAST_LOOK <= self.now()
     }
 
+    /// Has the task's deadline passed?
+    pub(crate) fn is_overdue(&self) -> bool {
+        self.task.deadline.is_some_and(|d| d <= self.now())
+    }
+
+    /// Does an overdue task wait for the last look at something that is out?
+    pub(crate) fn takes_a_last_look(&self) -> bool {
+        let waits = |b: &Bridge| b.deadline.is_some_and(|d| d <= self.now()) && !self.last_look_is_over(b);
+        self.is_overdue() && self.bridges.values().any(|t| waits(&t.row))
+    }
+
     fn approval_due(&mut self, bridge: &Bridge) -> Result<(), Refusal> {
         match bridge.approval {
             Some(a) => self.expire(a),
@@ -220,11 +231,13 @@ impl Desk<'_> {
         }
     }
 
-    /// Is this foreign task the one that our message made? Shown by our context id or message id in it.
+    /// Is this foreign task the one that our message made? Shown by our context id or message id in it, or by a push
+    /// that named it at the door which only who got the message knows.
     fn is_provably_ours(&self, bridge: &Bridge, task: &ForeignTask) -> bool {
         let context = task.context.as_deref() == Some(bridge.context_id.to_string().as_str());
         let message = bridge.message_ids.iter().any(|m| task.message_ids.contains(&m.to_string()));
-        bridge.foreign.is_none() && (context || message)
+        let at_our_door = |r: &InboxRow| r.hop == bridge.hop && r.foreign_task.as_ref() == Some(&task.id);
+        bridge.foreign.is_none() && (context || message || self.inbox.values().any(|t| at_our_door(&t.row)))
     }
 
     fn not_found(&mut self, id: HopId) -> Result<(), Refusal> {
@@ -264,7 +277,7 @@ impl Desk<'_> {
             b.row.push.arrived = true;
         }
         if bridge.state.is_terminal() {
-            self.late_pushes(id, &rows)?;
+            self.late_pushes(id, &rows, "after_the_end")?;
             return Ok(Wanted::Moved);
         }
         let asking: Vec<&InboxRow> = rows.iter().filter(|r| r.claim.asks_for_a_look()).collect();
@@ -355,14 +368,19 @@ impl Desk<'_> {
             b.row.push.arrived = true;
         }
         self.saw(id, outcome)?;
-        let bridge = self.bridge(id)?;
-        let borne_out = bridge.state.is_terminal()
-            || rows.iter().filter(|r| r.claim.asks_for_a_look()).all(|r| match r.claim {
-                PushClaim::InputRequired => bridge.state == BridgeState::InputRequired,
-                PushClaim::AuthRequired => bridge.state == BridgeState::AuthRequired,
-                PushClaim::Unknown => true,
-                _ => false,
-            });
+        let state = self.bridge(id)?.state;
+        if state.is_terminal() {
+            // A claim of another end than the one that was seen is kept as what it is.
+            let ends: Vec<InboxRow> = rows.into_iter().filter(|r| r.claim.is_an_end()).collect();
+            return self.late_pushes(id, &ends, "not_borne_out");
+        }
+        let mut asking = rows.iter().filter(|r| r.claim.asks_for_a_look());
+        let borne_out = asking.all(|r| match r.claim {
+            PushClaim::InputRequired => state == BridgeState::InputRequired,
+            PushClaim::AuthRequired => state == BridgeState::AuthRequired,
+            PushClaim::Unknown => true,
+            _ => false,
+        });
         if borne_out {
             self.mark_read(id);
         } else {
@@ -391,8 +409,9 @@ impl Desk<'_> {
         }
     }
 
-    /// What comes after the end is recorded and changes nothing.
-    fn late_pushes(&mut self, id: HopId, rows: &[InboxRow]) -> Result<(), Refusal> {
+    /// What didn't decide the end is recorded and changes nothing. A result for which the end left no other is kept, for
+    /// people to take in.
+    fn late_pushes(&mut self, id: HopId, rows: &[InboxRow], why: &'static str) -> Result<(), Refusal> {
         let ended = self.bridge(id)?.state;
         for row in rows.iter().filter(|r| r.claim.asks_for_a_look()) {
             let shown = row.claim.state().map(Shown::from);
@@ -405,9 +424,26 @@ impl Desk<'_> {
                 continue;
             }
             let digest = row.body.and_then(|b| self.sealed_by_id(b)).map(SaltedDigest::from);
-            self.record_note(id, "push", "after_the_end", digest);
+            self.record_note(id, "push", why, digest);
+            let is_lacking = matches!(ended, BridgeState::Failed | BridgeState::TimedOut);
+            if is_lacking && shown == Some(Shown::Completed) {
+                self.keep_late(id, row)?;
+            }
         }
         self.mark_read(id);
+        Ok(())
+    }
+
+    /// One result a hop is kept: the first that came.
+    fn keep_late(&mut self, id: HopId, row: &InboxRow) -> Result<(), Refusal> {
+        let bridge = self.bridge_mut(id)?;
+        if bridge.claimed.is_some() || row.body.is_none() {
+            return Ok(());
+        }
+        bridge.claimed = row.body;
+        let code = bridge.reason.as_ref().map_or(ReasonCode::ForeignFailed, |r| r.code);
+        let hop = self.hop(id)?.clone();
+        self.bury(DeadKind::Late, &hop, code, "a result came all the same", row.body);
         Ok(())
     }
 }

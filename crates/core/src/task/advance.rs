@@ -133,7 +133,9 @@ impl Desk<'_> {
     /// Opens every step whose needs are met and sets out every run that is due, until nothing moves; then the
     /// task may be over.
     pub(crate) fn advance(&mut self) -> Result<(), Refusal> {
-        while !self.task.status.is_ended() {
+        // Nothing sets out after the deadline; what is out is looked at once more.
+        let is_over = self.is_overdue();
+        while !is_over && !self.task.status.is_ended() {
             if let Some(name) = self.ready_step() {
                 self.open_step(&name)?;
             } else if let Some((name, run)) = self.due_run() {
@@ -144,6 +146,9 @@ impl Desk<'_> {
         }
         if !self.task.status.is_ended() && self.task.steps.iter().all(|s| s.status.is_over()) {
             self.finish()?;
+        }
+        if is_over && !self.task.status.is_ended() && !self.takes_a_last_look() {
+            self.end_task(Ending::TimedOut, Some(Reason::from(ReasonCode::Deadline)), None)?;
         }
         self.refresh();
         Ok(())
@@ -340,8 +345,8 @@ impl Desk<'_> {
         if self.task.status.is_ended() {
             return Ok(());
         }
-        if self.task.deadline.is_some_and(|d| d <= self.now()) {
-            return self.end_task(Ending::TimedOut, Some(Reason::from(ReasonCode::Deadline)), None);
+        if self.is_overdue() {
+            return self.advance();
         }
         let late: Vec<HopId> = self
             .task

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::approval::{Approval, NotDecided};
+use crate::bridge::schedule::LAST_LOOK;
 use crate::bridge::state::{Event, Moved};
 use crate::bridge::{Bridge, CancelIntent, ForeignKey, Illegal, InboxRow};
 use crate::change::{ChangeSet, Effect, Expect, Key, Row, Snapshot, TaskEvent, Write};
@@ -426,7 +427,9 @@ impl<'a> Desk<'a> {
         let retries = live.flat_map(|s| &s.runs).filter_map(Run::retries_at);
         // Readiness is computed afresh now and then, whatever else is due: nothing waits without a clock.
         let afresh = self.ctx.now + self.ctx.registry.bounds.poll_max.times(12);
-        let due = hops.chain(retries).chain(self.task.deadline).chain([afresh]).min();
+        let last_looks = self.takes_a_last_look();
+        let deadline = self.task.deadline.map(|d| if last_looks { d + LAST_LOOK } else { d });
+        let due = hops.chain(retries).chain(deadline).chain([afresh]).min();
         // A time that serves stays: a decision that leaves the task as it was doesn't write its row.
         self.task.due_at.filter(|old| *old > self.ctx.now && due.is_some_and(|d| *old <= d)).or(due)
     }

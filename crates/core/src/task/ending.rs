@@ -121,7 +121,12 @@ impl Desk<'_> {
             _ => (Ending::Canceled, Event::Cancel),
         };
         let end = End::badly(ending, code, "");
-        if self.bridges.get(&id).is_some_and(|b| !b.row.state.is_terminal()) {
+        if let Some(live) = self.bridges.get(&id).map(|b| &b.row).filter(|b| !b.state.is_terminal()) {
+            let (was_out, claimed) = (live.begun > 0, live.claimed);
+            if event == Event::Deadline && was_out {
+                let hop = self.hop(id)?.clone();
+                self.bury(DeadKind::Timeout, &hop, code, "", claimed);
+            }
             self.stop_bridge(id, event, &end)?;
         }
         self.close_hop(id, &end)

@@ -2,12 +2,11 @@
 //! goes wrong: the server is killed, files are changed, everything at the doors is bad, secrets come back.
 
 mod adverse;
+mod cases;
 mod doors;
 mod http;
 mod kill;
 mod ledger;
-mod peer;
-mod pushes;
 mod rig;
 mod rotation;
 mod secrets;

@@ -1,4 +1,4 @@
-//! The table of requirements names real tests: each exists, and none is ignored.
+//! The tables of requirements and of cases name real tests: each exists, and none is ignored.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -35,27 +35,38 @@ fn tests_of(text: &str, is_suite: bool, found: &mut BTreeSet<String>) {
     }
 }
 
-#[test]
-fn every_test_that_the_table_of_requirements_names_exists_and_runs() {
+/// A table of `docs`: its rows' ids and the tests that each names, in the last of so many cells.
+fn held(file: &str, prefix: &str, cells: usize, at_least: usize) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut known = BTreeSet::new();
     tests_below(&root.join("crates"), &mut known);
-    let table = std::fs::read_to_string(root.join("docs/requirements.md")).unwrap();
+    let table = std::fs::read_to_string(root.join("docs").join(file)).unwrap();
     let rows: Vec<Vec<&str>> = table
         .lines()
-        .filter(|l| l.starts_with("| R-"))
+        .filter(|l| l.starts_with(&format!("| {prefix}")))
         .map(|l| l.trim_matches('|').split('|').map(str::trim).collect())
         .collect();
-    assert!(rows.len() >= 70, "the table has {} rows", rows.len());
+    assert!(rows.len() >= at_least, "{file} has {} rows", rows.len());
     let mut ids = BTreeSet::new();
     for row in rows {
-        let [id, _, shown_by] = row.as_slice() else { panic!("a row has three cells: {row:?}") };
-        assert!(ids.insert(*id), "{id} is there twice");
-        let named: Vec<&str> = shown_by.split('`').skip(1).step_by(2).collect();
+        assert_eq!(row.len(), cells, "{row:?}");
+        let id = row[0];
+        assert!(ids.insert(id), "{id} is there twice");
+        let named: Vec<&str> = row[cells - 1].split('`').skip(1).step_by(2).collect();
         assert!(!named.is_empty(), "{id} names no test");
         for name in named {
             let name = if name == "sim" { SIM } else { name };
             assert!(known.contains(name), "{id} names {name}, which doesn't exist or is ignored");
         }
     }
+}
+
+#[test]
+fn every_test_that_the_table_of_requirements_names_exists_and_runs() {
+    held("requirements.md", "R-", 3, 70);
+}
+
+#[test]
+fn every_test_that_the_table_of_cases_names_exists_and_runs() {
+    held("cases.md", "O-", 4, 36);
 }

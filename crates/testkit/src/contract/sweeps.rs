@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use exeat_core::change::{DueKind, Key, Row};
 use exeat_core::envelope::EnvelopeState;
+use exeat_core::id::OrgName;
 use exeat_core::ports::{Crowd, Find, Vitals};
 use exeat_core::task::{Ending, Task, TaskStatus};
 use exeat_core::time::Span;
@@ -49,6 +50,27 @@ pub async fn only_due_rows_are_claimed_longest_due_first<B: Bench>() {
     assert_eq!(claimed(&*record, 9).await, [Key::Task(t[0].id)]);
     assert!(claimed(&*record, 9).await.is_empty());
     assert!(record.claim_due(DueKind::Bridge, 9, HOLD).await.unwrap().is_empty());
+}
+
+/// One question finds what is due of every org, each under its own name: nobody's work is passed over in silence.
+pub async fn o_poll_03_what_is_due_of_every_org_is_claimed_as_its_own<B: Bench>() {
+    let (_bench, record, _clock, mut m) = open::<B>().await;
+    let mine = due_in(&*record, &mut m, &[Some(0)]).await.remove(0);
+    let other: OrgName = "other".parse().unwrap();
+    let theirs = Task { due_at: Some(m.at), org: other.clone(), ..m.task() };
+    let mut set = m.writing([Row::Task(theirs.clone())]);
+    set.org = other.clone();
+    let mut due = BTreeSet::from([(org(), mine.id)]);
+    // A store of one org refuses it.
+    if record.commit(set).await.is_ok() {
+        due.insert((other, theirs.id));
+    }
+    let rows = record.claim_due(DueKind::Task, 9, HOLD).await.unwrap();
+    let found = rows.into_iter().map(|r| match r.key {
+        Key::Task(id) => (r.claim.org().clone(), id),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(found.collect::<BTreeSet<_>>(), due);
 }
 
 /// A claimed row is nobody else's until the hold is over; the next claim has a higher fence.

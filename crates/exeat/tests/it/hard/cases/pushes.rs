@@ -1,59 +1,17 @@
-//! What goes wrong with pushed results in the field, each through the running server and an agent over HTTP.
+//! Pushed results.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::http::Answer;
 use super::peer::{Agent, shown};
-use super::rig::{Gateway, records, until};
-
-/// No look comes by itself in time to matter.
-const NO_LOOKS: &[(&str, &str)] = &[("EXEAT_HOP_POLL_FIRST", "1h"), ("EXEAT_HOP_POLL_MAX", "1h")];
+use super::{NO_LOOKS, begun, came_back_once, taken, turned_away};
+use crate::hard::rig::{Gateway, records, until};
 
 fn scene() -> (Agent, Gateway) {
     let agent = Agent::start();
     let gateway = Gateway::with_agent(NO_LOOKS, "auditor", &agent.url, &[]);
     (agent, gateway)
-}
-
-/// Starts a task, and waits until its hop has its foreign task: the agent's `n`th.
-fn begun(gateway: &Gateway, agent: &Agent, n: usize) -> (String, String) {
-    let task = gateway.begin(&json!({"to": "agent:auditor", "input": format!("errand {n}")}));
-    until("a hop with its foreign task", Duration::from_secs(30), || {
-        hop(gateway, &task)["foreign_task_id"].is_string().then_some(())
-    });
-    (task, agent.task(n))
-}
-
-fn hop(gateway: &Gateway, task: &str) -> Value {
-    gateway.task(task)["steps"][0]["hops"][0].clone()
-}
-
-fn taken(answer: &Answer) {
-    assert_eq!((answer.status, answer.body.len()), (202, 0), "{}", answer.text());
-}
-
-fn turned_away(answer: &Answer) {
-    assert_eq!(answer.status, 404, "{}", answer.text());
-}
-
-/// The task ended well with this text, by one edge in, one settlement and nothing more.
-fn came_back_once(gateway: &Gateway, task: &str, text: &str) {
-    let ended = gateway.ended(task);
-    assert_eq!(
-        (&ended["status"], &ended["output"]["text"]),
-        (&json!("completed"), &json!(text)),
-        "{ended:#}"
-    );
-    let of_task: Vec<Value> =
-        records(&gateway.export().0).into_iter().filter(|r| r["task"] == task).collect();
-    let count = |kind: &str, member: &str, value: &str| {
-        of_task.iter().filter(|r| r["kind"] == kind && r["data"][member] == value).count()
-    };
-    assert_eq!(count("edge", "dir", "a2a_ingress"), 1, "{of_task:#?}");
-    assert_eq!(of_task.iter().filter(|r| r["kind"] == "outcome").count(), 1, "{of_task:#?}");
-    assert!(count("cost", "entry", "settle") <= 1, "{of_task:#?}");
 }
 
 #[test]

@@ -2,15 +2,15 @@
 //! pushes. Written with bytes and literal JSON, so that it shares no fault with what it tests.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::http::{Answer, Request};
-use super::rig::until;
+use super::script::{Call, Generation, Says, card, listen};
+use crate::hard::http::{Answer, Request};
+use crate::hard::rig::until;
 
 /// What the agent knows.
 #[derive(Default)]
@@ -36,16 +36,9 @@ pub(super) struct Agent {
 impl Agent {
     /// Listening, with push.
     pub(super) fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
         let state = Arc::<(Mutex<State>, Condvar)>::default();
-        let (own, at) = (Arc::clone(&state), url.clone());
-        std::thread::spawn(move || {
-            for socket in listener.incoming().map_while(Result::ok) {
-                let (state, at) = (Arc::clone(&own), at.clone());
-                std::thread::spawn(move || serve(&socket, &state, &at));
-            }
-        });
+        let own = Arc::clone(&state);
+        let url = listen(|url| card(url, Generation::V1, true), move |call| called(call, &own));
         Self { url, state }
     }
 
@@ -112,55 +105,25 @@ pub(super) fn shown(task: &str, state: &str, text: &str) -> Value {
     })
 }
 
-fn serve(socket: &TcpStream, state: &(Mutex<State>, Condvar), at: &str) {
-    let mut lines = BufReader::new(socket);
-    let mut head = String::new();
-    while lines.read_line(&mut head).is_ok_and(|n| n > 2) {}
-    let length = head
-        .lines()
-        .filter_map(|l| l.to_ascii_lowercase().strip_prefix("content-length:")?.trim().parse().ok());
-    let mut body = vec![0; length.last().unwrap_or(0)];
-    let _ = lines.read_exact(&mut body);
-    let answer = if head.starts_with("GET ") {
-        card(at)
-    } else {
-        let call: Value = serde_json::from_slice(&body).unwrap_or_default();
-        json!({ "jsonrpc": "2.0", "id": call["id"], "result": called(&call, state) })
-    };
-    let answer = answer.to_string();
-    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n";
-    let mut socket = socket;
-    let _ = write!(socket, "{head}content-length: {}\r\n\r\n{answer}", answer.len());
-}
-
-fn card(at: &str) -> Value {
-    json!({
-        "name": "agent", "description": "d", "version": "1", "skills": [],
-        "capabilities": { "pushNotifications": true },
-        "defaultInputModes": ["text/plain"], "defaultOutputModes": ["text/plain"],
-        "supportedInterfaces": [{ "url": at, "protocolBinding": "JSONRPC", "protocolVersion": "1.0" }],
-    })
-}
-
-fn called(call: &Value, (state, changed): &(Mutex<State>, Condvar)) -> Value {
+fn called(call: &Call, (state, changed): &(Mutex<State>, Condvar)) -> Says {
     let mut state = state.lock().unwrap();
-    if call["method"] == "GetTask" {
-        let id = call["params"]["id"].as_str().unwrap_or_default().to_owned();
+    if call.method == "GetTask" {
+        let id = call.params["id"].as_str().unwrap_or_default().to_owned();
         *state.gets.entry(id.clone()).or_default() += 1;
-        return state.tasks.get(&id).cloned().unwrap_or_default();
+        return Says::Result(state.tasks.get(&id).cloned().unwrap_or_default());
     }
-    if call["method"] != "SendMessage" {
-        return json!({ "tasks": [] });
+    if call.method != "SendMessage" {
+        return Says::Result(json!({ "tasks": [] }));
     }
     let task = format!("srv-{:03}", state.tasks.len() + 1);
-    let config = &call["params"]["configuration"]["taskPushNotificationConfig"];
+    let config = &call.params["configuration"]["taskPushNotificationConfig"];
     let text = |member: &str| config[member].as_str().unwrap_or_default().to_owned();
     state.doors.insert(task.clone(), (text("url"), text("token")));
     let mut made = shown(&task, "WORKING", "");
     // As the specification has it, the caller's context is kept.
-    made["contextId"] = call["params"]["message"]["contextId"].clone();
+    made["contextId"] = call.params["message"]["contextId"].clone();
     state.contexts.insert(task.clone(), made["contextId"].clone());
     state.tasks.insert(task, made.clone());
     let _open = changed.wait_while(state, |s| s.is_holding).unwrap();
-    json!({ "task": made })
+    Says::Result(json!({ "task": made }))
 }
