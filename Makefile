@@ -22,8 +22,10 @@ bin-dir: ## print where `make build` puts the command
 	@echo "$(CARGO_TARGET_DIR)/debug"
 
 SIM_SEEDS ?= 20000
+FUZZ_SECONDS ?= 300
+FUZZ ?= config workflow expression policy schema doors card results push tokens payload ledger
 
-.PHONY: bin-dir help demo build test simulate lint setup check-tree check-examples deny
+.PHONY: bin-dir help demo build test simulate fuzz bench lint setup check-tree check-examples deny
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -46,6 +48,19 @@ test: setup lint check-examples simulate ## install what is missing, then lint a
 simulate: ## run $(SIM_SEEDS) whole histories under every fault, then put known faults back and see each noticed
 	EXEAT_SIM_SEEDS=$(SIM_SEEDS) cargo test --profile sim --locked -p exeat-core --test it -- --nocapture sim_
 	cargo test --profile sim --locked -p exeat-core --features faults --test faults -- --nocapture
+
+fuzz: ## try each parser of outside bytes for $(FUZZ_SECONDS) s (FUZZ="card push": those); needs cargo-fuzz
+	@# The fuzzer's instrumentation is unstable in the compiler that is there: this lets it be used, for this alone.
+	RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)/fuzz" cargo fuzz build --fuzz-dir fuzz --features libfuzzer any
+	@for target in $(FUZZ); do \
+	  echo "fuzzing $$target"; mkdir -p "$(CARGO_TARGET_DIR)/fuzz/found/$$target"; \
+	  EXEAT_FUZZ=$$target "$(CARGO_TARGET_DIR)"/fuzz/*/release/any "$(CARGO_TARGET_DIR)/fuzz/found/$$target" fuzz/corpus/$$target \
+	    -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 -max_len=65536 -verbosity=0 -print_final_stats=1 \
+	    -artifact_prefix="$(CARGO_TARGET_DIR)/fuzz/found/$$target-"; \
+	done
+
+bench: ## measure speed and size (some minutes, on a machine with nothing else to do); see docs/performance.md
+	cargo bench --locked -p exeat --bench cycles
 
 lint: check-tree ## formatting, clippy, file lengths; licences and bans if cargo-deny is there
 	cargo fmt --all -- --check

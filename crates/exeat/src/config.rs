@@ -109,6 +109,11 @@ impl Config {
     }
 }
 
+/// Is this the text of a configuration file, on its own?
+pub(crate) fn check(text: &str) -> Result<(), BadConfig> {
+    Config::of(Path::new("."), "exeat.toml", text, &BTreeMap::new(), None).map(drop)
+}
+
 /// What a first start writes down: every default as a comment, and what it switches on.
 pub(crate) fn first_file(listen: SocketAddr) -> String {
     let mut text =

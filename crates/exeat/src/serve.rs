@@ -44,16 +44,23 @@ pub(crate) async fn run(args: ServeArgs, show: &Show) -> Result<Exit, Failure> {
     let place = Place { data: &args.data, config: args.config.as_deref(), listen: args.listen };
     let gateway = wire_up::open(&place).await.map_err(|e| refused(&e))?;
     log_to_stderr(&gateway.config.log);
+    served(gateway, &args.data, show).await
+}
+
+/// Serves a gateway that is open until it is told to stop.
+pub(crate) async fn served(gateway: Gateway, data: &Path, show: &Show) -> Result<Exit, Failure> {
     let url = format!("http://{}", gateway.address);
     let stop = cli::told_to_stop();
-    greet(&args.data, &gateway, show);
+    greet(data, &gateway, show);
     exeat_server::start(&gateway.app);
     gateway.app.runtime.first_sweep().await;
     // Nobody may be listening for it; that is no reason not to serve.
     let _ = show.text(&format!("ready {url}"));
     exeat_server::serve(gateway.listener, Arc::clone(&gateway.app), stop).await;
     gateway.app.runtime.stop(PATIENCE).await;
-    gateway.store.shutdown().await;
+    if let Some(file) = gateway.file {
+        file.shutdown().await;
+    }
     Ok(Exit::Done)
 }
 

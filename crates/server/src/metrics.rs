@@ -192,6 +192,7 @@ pub struct Metrics {
     commits: Family<Committed, Counter>,
     commit_seconds: Histogram,
     batch_sets: Histogram,
+    rows: Counter,
     hops: Family<InState, Number>,
     hop_oldest: Family<InState, Seconds>,
     ready: Shown,
@@ -224,6 +225,7 @@ impl Default for Metrics {
             commits: Family::default(),
             commit_seconds,
             batch_sets,
+            rows: Counter::default(),
             hops: Family::default(),
             hop_oldest: Family::default(),
             ready: Shown::default(),
@@ -259,6 +261,7 @@ impl Metrics {
             self.commit_seconds.clone(),
         );
         r.register("commit_batch_sets", "Change sets in one transaction", self.batch_sets.clone());
+        r.register("commit_rows", "Rows written by transactions that hold", self.rows.clone());
         r.register("hops", "Open hops to foreign agents, by state", self.hops.clone());
         let oldest = "Age of the oldest open hop, by state, in seconds";
         r.register("hops_oldest_seconds", oldest, self.hop_oldest.clone());
@@ -311,8 +314,9 @@ impl Metrics {
         self.commit_seconds.observe(seconds);
     }
 
-    /// A transaction held so many change sets.
-    pub fn batch(&self, sets: usize) {
+    /// A transaction held so many change sets, and wrote so many rows.
+    pub fn batch(&self, sets: usize, rows: u64) {
+        self.rows.inc_by(rows);
         self.batch_sets.observe(f64::from(u32::try_from(sets).unwrap_or(u32::MAX)));
     }
 

@@ -5,4 +5,4 @@
 
 pub mod sqlite;
 
-pub use sqlite::{OpenError, Options, Sqlite};
+pub use sqlite::{Batch, OpenError, Options, Sqlite};

@@ -24,6 +24,7 @@ use tokio::task::JoinHandle;
 mod archive;
 mod claim;
 mod ground;
+pub mod limit;
 mod load;
 mod open;
 mod read;
@@ -39,8 +40,17 @@ pub use open::OpenError;
 use read::{corrupt, count, doc, get, unavailable};
 use writer::{Job, Want, Writer};
 
-/// Told how many change sets each batch held.
-pub type OnBatch = Arc<dyn Fn(usize) + Send + Sync>;
+/// What one transaction held.
+#[derive(Clone, Copy, Debug)]
+pub struct Batch {
+    /// Change sets that arrived together.
+    pub sets: usize,
+    /// Rows written.
+    pub rows: u64,
+}
+
+/// Told of each transaction that holds.
+pub type OnBatch = Arc<dyn Fn(Batch) + Send + Sync>;
 
 /// How a store is opened.
 #[derive(Clone)]
@@ -53,7 +63,7 @@ pub struct Options {
     pub queue: usize,
     /// Pages of 4 KiB that the file may have; beyond, the disk counts as full.
     pub max_pages: Option<u32>,
-    /// Told the size of each batch.
+    /// Told of each transaction that holds.
     pub on_batch: Option<OnBatch>,
 }
 

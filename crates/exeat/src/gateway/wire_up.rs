@@ -23,7 +23,7 @@ use exeat_server::metrics::Metrics;
 use exeat_server::metrics::metered::{MeteredStore, MeteredTransport};
 use exeat_server::quota::Quota;
 use exeat_server::runtime::Runtime;
-use exeat_store::{Options, Sqlite};
+use exeat_store::{Batch, Options, Sqlite};
 use serde_json::Value;
 use tokio::net::TcpListener;
 
@@ -138,12 +138,20 @@ fn with_causes(e: &dyn std::error::Error) -> String {
     text
 }
 
+/// What a gateway keeps its record in.
+pub(crate) trait Record: Store + Archive {}
+impl<T: Store + Archive> Record for T {}
+
+/// Makes a record of a caller's own.
+pub(crate) type MakeRecord = Box<dyn FnOnce(Arc<dyn Clock>, OrgDefaults) -> Arc<dyn Record> + Send>;
+
 /// A gateway that is ready to serve.
 pub(crate) struct Gateway {
     pub(crate) app: Arc<App>,
     pub(crate) listener: TcpListener,
     pub(crate) address: std::net::SocketAddr,
-    pub(crate) store: Arc<Sqlite>,
+    /// The file that is to be closed at the end.
+    pub(crate) file: Option<Arc<Sqlite>>,
     pub(crate) config: Config,
     pub(crate) is_first: bool,
 }
@@ -157,6 +165,11 @@ pub(crate) struct Place<'a> {
 
 /// Opens everything, in the order in which a refusal is cheapest.
 pub(crate) async fn open(place: &Place<'_>) -> Result<Gateway, NotStarted> {
+    open_over(place, None).await
+}
+
+/// The same, over a record of the caller's own if there is one.
+pub(crate) async fn open_over(place: &Place<'_>, own: Option<MakeRecord>) -> Result<Gateway, NotStarted> {
     let environment = std::env::vars().collect();
     make_folder(place.data)?;
     let mut config = Config::read(place.data, place.config, &environment, place.listen)?;
@@ -183,13 +196,20 @@ pub(crate) async fn open(place: &Place<'_>) -> Result<Gateway, NotStarted> {
     // What it reads of the configuration may be wrong, so it comes before anything is made.
     let transport = transport(place.data, &config, address, &org, clock.clone())?;
     let metrics = Arc::new(Metrics::default());
-    let counts = Arc::clone(&metrics);
-    let options = Options { on_batch: Some(Arc::new(move |sets| counts.batch(sets))), ..Options::default() };
-    let store = Sqlite::open(&config.store, org.clone(), defaults, clock.clone(), options).await?;
-    not_behind(&store, clock.as_ref()).await?;
-    let (keys, is_first) = key_material(place.data, &store, &org, &config, clock.as_ref()).await?;
-    not_older(&store, &org, &place.data.join(&config.ledger.checkpoint_file), &keys).await?;
-    let keyring = Arc::new(keyring(&store, &org, &keys.root, clock.now()).await?);
+    let (store, file) = match own {
+        Some(make) => (make(clock.clone(), defaults), None),
+        None => {
+            let counts = Arc::clone(&metrics);
+            let on_batch = move |b: Batch| counts.batch(b.sets, b.rows);
+            let options = Options { on_batch: Some(Arc::new(on_batch)), ..Options::default() };
+            let file = Sqlite::open(&config.store, org.clone(), defaults, clock.clone(), options).await?;
+            (Arc::clone(&file) as Arc<dyn Record>, Some(file))
+        }
+    };
+    not_behind(store.as_ref(), clock.as_ref()).await?;
+    let (keys, is_first) = key_material(place.data, store.as_ref(), &org, &config, clock.as_ref()).await?;
+    not_older(store.as_ref(), &org, &place.data.join(&config.ledger.checkpoint_file), &keys).await?;
+    let keyring = Arc::new(keyring(store.as_ref(), &org, &keys.root, clock.now()).await?);
     let app = assemble(
         place.data,
         &config,
@@ -202,14 +222,14 @@ pub(crate) async fn open(place: &Place<'_>) -> Result<Gateway, NotStarted> {
         metrics,
         clock,
     );
-    Ok(Gateway { app, listener, address, store, config, is_first })
+    Ok(Gateway { app, listener, address, file, config, is_first })
 }
 
 /// How far the clock may be behind the record: less is waited for.
 const BEHIND: Span = Span::of_secs(300);
 
 /// A clock that was set back would write times into the ledger that nobody can hold to anything.
-async fn not_behind(store: &Sqlite, clock: &dyn Clock) -> Result<(), NotStarted> {
+async fn not_behind(store: &dyn Record, clock: &dyn Clock) -> Result<(), NotStarted> {
     let last = store.now().await.map_err(|e| NotStarted::Record(e.to_string()))?;
     let now = clock.now();
     if last.since(now) > BEHIND { Err(NotStarted::ClockBehind { last, now }) } else { Ok(()) }
@@ -243,7 +263,7 @@ fn write_first_file(data: &Path, config: &Config) -> Result<(), NotStarted> {
 
 async fn key_material(
     data: &Path,
-    store: &Sqlite,
+    store: &dyn Record,
     org: &OrgName,
     config: &Config,
     clock: &dyn Clock,
@@ -287,7 +307,7 @@ async fn key_material(
 
 /// An older copy of the record was put back, or another one, if it doesn't reach the newest checkpoint outside it. Going
 /// on with it could send again what was sent since.
-async fn not_older(store: &Sqlite, org: &OrgName, notes: &Path, keys: &Keys) -> Result<(), NotStarted> {
+async fn not_older(store: &dyn Record, org: &OrgName, notes: &Path, keys: &Keys) -> Result<(), NotStarted> {
     let read = exeat_server::checkpoints::newest_in(notes, &keys.ledger.public());
     let held = read.map_err(|why| NotStarted::Folder { path: notes.to_owned(), why })?;
     let Some(held) = held.filter(|c| c.org == *org && c.size > 0) else { return Ok(()) };
@@ -301,7 +321,7 @@ async fn not_older(store: &Sqlite, org: &OrgName, notes: &Path, keys: &Keys) -> 
 }
 
 /// Single-operator mode is recorded whenever a start finds it changed.
-async fn note_single_operator(store: &Sqlite, org: &OrgName, config: &Config) -> Result<(), NotStarted> {
+async fn note_single_operator(store: &dyn Record, org: &OrgName, config: &Config) -> Result<(), NotStarted> {
     const NAME: &str = "single_operator";
     let (now_on, unreadable) = (config.switches.single_operator, |e: exeat_core::ports::Unreadable| {
         NotStarted::Record(e.to_string())
@@ -322,7 +342,12 @@ async fn note_single_operator(store: &Sqlite, org: &OrgName, config: &Config) ->
 }
 
 /// The keys that the record lists, derived.
-async fn keyring(store: &Sqlite, org: &OrgName, root: &Root, now: Timestamp) -> Result<Keyring, NotStarted> {
+async fn keyring(
+    store: &dyn Record,
+    org: &OrgName,
+    root: &Root,
+    now: Timestamp,
+) -> Result<Keyring, NotStarted> {
     let keyring = Keyring::new(Ring::new());
     let read = keyring.reload(store, root, org, now).await;
     read.map_err(|e| NotStarted::Record(e.to_string()))?;
@@ -334,7 +359,7 @@ fn assemble(
     data: &Path,
     config: &Config,
     address: std::net::SocketAddr,
-    store: Arc<Sqlite>,
+    store: Arc<dyn Record>,
     transport: A2a,
     org: OrgName,
     keys: Keys,

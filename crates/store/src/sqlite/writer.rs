@@ -22,7 +22,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::open::primary_code;
 use super::read::unavailable;
 use super::rows::{Table, int};
-use super::{Cache, Options, Time, claim, ground, open, sheets, sql};
+use super::{Batch, Cache, Options, Time, claim, ground, open, sheets, sql};
 
 /// Batches between two clearings of changes that nobody will ask about any more.
 const CLEAR_EVERY: u64 = 1_024;
@@ -70,6 +70,7 @@ enum Fault {
 struct Held {
     answers: Vec<Result<Planned, Refused>>,
     claimed: Vec<Vec<DueRow>>,
+    rows: u64,
 }
 
 type CommitReply = oneshot::Sender<Result<Receipt, Refused>>;
@@ -107,13 +108,14 @@ impl Writer {
                 Job::Checkpoint(size, note, reply) => notes.push((size, note, reply)),
             }
         }
-        if let (Some(seen), false) = (&self.options.on_batch, sets.is_empty()) {
-            seen(sets.len());
-        }
+        let count = sets.len();
         let asked: Vec<Want> = wants.iter().map(|(w, _)| *w).collect();
         let kept: Vec<(u64, &str)> = notes.iter().map(|(s, n, _)| (*s, n.as_str())).collect();
         match self.transact(sets, &asked, &kept).await {
             Ok(held) => {
+                if let (Some(seen), true) = (&self.options.on_batch, count > 0) {
+                    seen(Batch { sets: count, rows: held.rows });
+                }
                 for (answer, reply) in held.answers.into_iter().zip(replies) {
                     let _ = reply.send(answer.map(|p| p.receipt()));
                 }
@@ -194,9 +196,10 @@ impl Writer {
             Ok(written) => written,
             Err(why) => return Err(Fault::Writing(why, settled.answers)),
         };
-        if work.planned.is_empty() && notes.is_empty() && written.iter().all(Vec::is_empty) {
+        let (rows, claimed) = written;
+        if work.planned.is_empty() && notes.is_empty() && claimed.iter().all(Vec::is_empty) {
             sqlx::query(sql::ROLLBACK).execute(conn).await.map_err(before)?;
-            return Ok(Held { answers: settled.answers, claimed: written });
+            return Ok(Held { answers: settled.answers, claimed, rows: 0 });
         }
         match sqlx::query(sql::COMMIT).execute(conn).await {
             Ok(_) => {}
@@ -207,7 +210,7 @@ impl Writer {
         if governs {
             self.cache.forget();
         }
-        Ok(Held { answers: settled.answers, claimed: written })
+        Ok(Held { answers: settled.answers, claimed, rows })
     }
 
     async fn write(
@@ -216,12 +219,12 @@ impl Writer {
         work: &Work<'_>,
         wants: &[Want],
         notes: &[(u64, &str)],
-    ) -> Result<Vec<Vec<DueRow>>, Refused> {
-        let org = &self.org;
+    ) -> Result<(u64, Vec<Vec<DueRow>>), Refused> {
+        let (org, mut written) = (&self.org, 0);
         for (statement, sheet) in sheets::all(work).map_err(|e| Refused::Wrong(e.to_string()))? {
             let (rows, heap) = sheet.bound();
             let query = sqlx::query(statement).bind(org.as_str()).bind(rows).bind(heap);
-            query.execute(&mut *conn).await.map_err(|e| refused(&e))?;
+            written += query.execute(&mut *conn).await.map_err(|e| refused(&e))?.rows_affected();
         }
         if !work.planned.is_empty() {
             put_head(conn, org, work.ground.head, work.now).await.map_err(|e| refused(&e))?;
@@ -241,7 +244,7 @@ impl Writer {
             let due = claim::take(conn, org, *want, work.now).await;
             claimed.push(due.map_err(|e| Refused::Unavailable(e.to_string()))?);
         }
-        Ok(claimed)
+        Ok((written, claimed))
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use exeat_core::change::{Refused, Row};
 use exeat_core::ports::{Archive as _, Find, Store as _, Unreadable};
 use exeat_core::task::Task;
-use exeat_store::{Options, Sqlite};
+use exeat_store::{Batch, Options, Sqlite};
 use exeat_testkit::contract::fixtures::Maker;
 use exeat_testkit::contract::{HandClock, defaults, org};
 use futures::future::join_all;
@@ -24,9 +24,9 @@ async fn sets_that_arrive_together_share_a_transaction_up_to_the_cap() {
     let dir = tempfile::tempdir().unwrap();
     let (batches, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (b, l) = (Arc::clone(&batches), Arc::clone(&most));
-    let seen = move |n: usize| {
+    let seen = move |batch: Batch| {
         b.fetch_add(1, Ordering::SeqCst);
-        l.fetch_max(n, Ordering::SeqCst);
+        l.fetch_max(batch.sets, Ordering::SeqCst);
     };
     let options = Options { batch: 16, on_batch: Some(Arc::new(seen)), ..Options::default() };
     let (store, mut m) = with(dir.path(), options).await;
