@@ -476,24 +476,3 @@ pub(super) const COSTS_BY_DAY: &str = "
         max(0, sum(c.settled_delta)), max(0, sum(c.reserved_delta))
     FROM cost_entry AS c LEFT JOIN hop AS h ON h.org_id = c.org_id AND h.id = c.hop_id
     WHERE c.org_id = ?1 AND c.at >= ?2 AND c.at < ?3 GROUP BY 1 ORDER BY 1";
-
-// -- the baseline of a benchmark, in a file of its own ---------------------------------------------
-
-pub(super) const LIMIT_TABLE: &str = "
-    CREATE TABLE IF NOT EXISTS baseline (org_id TEXT NOT NULL, id INTEGER NOT NULL, due_at INTEGER, doc BLOB NOT NULL,
-        PRIMARY KEY (org_id, id));
-    CREATE INDEX IF NOT EXISTS baseline_due ON baseline (org_id, due_at)";
-/// `?2` rows from number `?1` on, each with the content `?3`: every second one is there since the last time. Keys are
-/// no sequence.
-pub(super) const LIMIT_PUT: &str = "
-    WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?2)
-    INSERT INTO baseline (org_id, id, due_at, doc)
-    SELECT 'main', ((?1 + i - iif(i % 2 = 1, ?2, 0)) * 2654435761) % 1000000007, ?1 + i, ?3 FROM n WHERE true
-    ON CONFLICT (org_id, id) DO UPDATE SET due_at = excluded.due_at, doc = excluded.doc";
-pub(super) const PRAGMAS: [(&str, &str); 5] = [
-    ("journal_mode", "SELECT journal_mode FROM pragma_journal_mode"),
-    ("synchronous", "SELECT CAST(synchronous AS TEXT) FROM pragma_synchronous"),
-    ("page_size", "SELECT CAST(page_size AS TEXT) FROM pragma_page_size"),
-    ("cache_size", "SELECT CAST(cache_size AS TEXT) FROM pragma_cache_size"),
-    ("wal_autocheckpoint", "SELECT CAST(wal_autocheckpoint AS TEXT) FROM pragma_wal_autocheckpoint"),
-];
