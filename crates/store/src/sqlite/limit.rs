@@ -24,7 +24,7 @@ const PRAGMAS: [(&str, &str); 5] = [
     ("synchronous", "SELECT CAST(synchronous AS TEXT) FROM pragma_synchronous"),
     ("page_size", "SELECT CAST(page_size AS TEXT) FROM pragma_page_size"),
     ("cache_size", "SELECT CAST(cache_size AS TEXT) FROM pragma_cache_size"),
-    ("wal_autocheckpoint", "SELECT CAST(wal_autocheckpoint AS TEXT) FROM pragma_wal_autocheckpoint"),
+    ("journal_size_limit", "SELECT CAST(journal_size_limit AS TEXT) FROM pragma_journal_size_limit"),
 ];
 
 /// What to write.
