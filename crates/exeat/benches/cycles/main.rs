@@ -109,9 +109,10 @@ fn shown(told: &Value) {
     );
     if let Some(p) = told.get("parked") {
         println!(
-            "{} parked hops: {:.0} bytes each on the disk, {:.0} MB resident before, {:.0} MB after (a start with them: {:.0} ms, {:.0} MB); \
+            "{} hops, {} of them parked: {:.0} bytes each on the disk, {:.0} MB resident before, {:.0} MB after (a start with them: {:.0} ms, {:.0} MB); \
              parked at {:.0}/s; idle with them: {:.2} % of a core",
             p["hops"],
+            p["working"],
             number(&p["bytes_per_hop"]),
             number(&p["rss_before_mb"]),
             number(&p["rss_after_mb"]),

@@ -118,10 +118,11 @@ pub(crate) fn parked(agent: &Agent, hops: usize) -> Value {
             });
         }
     });
-    let working = |g: &Gateway| g.vitals()["hops"]["working"]["count"].as_u64().unwrap_or_default();
-    while (working(&gateway) as usize) < hops {
+    let count = |state: &str| gateway.vitals()["hops"][state]["count"].as_u64().unwrap_or_default();
+    while ["ready", "sending"].into_iter().any(|state| count(state) > 0) {
         std::thread::park_timeout(Duration::from_millis(200));
     }
+    let working = count("working");
     let took = began.elapsed().as_secs_f64();
     let after = gateway.rss_mb();
     let start = clock();
@@ -131,7 +132,7 @@ pub(crate) fn parked(agent: &Agent, hops: usize) -> Value {
     let (ticks, idle) = (gateway.ticks(), Duration::from_secs(10));
     std::thread::park_timeout(idle);
     json!({
-        "hops": hops, "per_s": hops as f64 / took, "bytes_per_hop": grown as f64 / hops as f64,
+        "hops": hops, "working": working, "per_s": hops as f64 / took, "bytes_per_hop": grown as f64 / hops as f64,
         "rss_before_mb": rss, "rss_after_mb": after, "start_ms": start_ms, "rss_restarted_mb": gateway.rss_mb(),
         "idle_percent": (gateway.ticks() - ticks) as f64 * 10.0 / idle.as_millis() as f64 * 100.0,
     })
