@@ -200,6 +200,25 @@ fn o_poll_06_whichever_of_a_deadline_and_a_result_comes_first_ends_the_hop_alone
     gateway.is_well();
 }
 
+#[test]
+fn a_result_that_comes_after_the_deadline_is_kept_and_a_person_can_take_it_in() {
+    let agent = Agent::start();
+    let gateway = Gateway::with_agent(NO_LOOKS, "auditor", &agent.url, &[]);
+    let task = gateway.begin(&json!({"to": "agent:auditor", "input": "hello", "deadline": "1s"}));
+    assert_eq!(gateway.ended(&task)["status"], "timed_out");
+    let t = agent.task(1);
+    agent.shows(&t, "COMPLETED", "late but good");
+    taken(&agent.pushes(&t, "COMPLETED", "late but good"));
+    let letter = until("a letter that keeps it", Duration::from_secs(30), || {
+        gateway.all("/dead-letters").into_iter().find(|l| l["kind"] == "late")
+    });
+    let path = format!("/dead-letters/{}/retry", letter["id"].as_str().unwrap());
+    let adopted = gateway.post(&path, &json!({"mode": "adopt"})).good();
+    let ended = gateway.ended(adopted["task_id"].as_str().unwrap());
+    assert_eq!((&ended["status"], &ended["output"]["text"]), (&json!("completed"), &json!("late but good")));
+    assert_eq!(gateway.task(&task)["status"], "timed_out", "what has ended stays so");
+}
+
 /// Pushes the end of a task as near to its deadline as a thread can come, up to 5 ms before or after.
 fn race(gateway: &Gateway, agent: &Agent, n: usize) -> String {
     let began = clock();
